@@ -1,0 +1,3 @@
+"""Serving programs: a language in which a deployment is a program that is checked and simulated."""
+
+__all__: list[str] = []

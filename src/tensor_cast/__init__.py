@@ -1,0 +1,45 @@
+"""Measured operators: a leaf operator is answered from a profiling database, or refused with a reason."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tensor_cast.leaf import LeafOp, Requests, TensorSpec
+    from tensor_cast.parallel import ParallelConfig
+    from tensor_cast.performance_model.profiling_database import (
+        InterpolatingDataSource,
+        Miss,
+        ProfilingDataSource,
+        QueryResult,
+        QuerySource,
+        open_database,
+    )
+
+__all__ = [
+    "InterpolatingDataSource",
+    "LeafOp",
+    "Miss",
+    "ParallelConfig",
+    "ProfilingDataSource",
+    "QueryResult",
+    "QuerySource",
+    "Requests",
+    "TensorSpec",
+    "open_database",
+]
+
+_HOME = {
+    "LeafOp": "tensor_cast.leaf",
+    "Requests": "tensor_cast.leaf",
+    "TensorSpec": "tensor_cast.leaf",
+    "ParallelConfig": "tensor_cast.parallel",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'tensor_cast' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOME.get(name, "tensor_cast.performance_model.profiling_database")), name)

@@ -1,0 +1,284 @@
+"""What a question to the database is answered with: a result with its source, or a miss with its reason."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any, Final
+
+from tensor_cast.leaf import LeafOp
+from tensor_cast.records import OperatorRecord
+
+__all__ = [
+    "DataSourcePerformanceModel",
+    "Miss",
+    "MissReason",
+    "QueryResult",
+    "QuerySource",
+    "ShapeMatchInfo",
+    "SubKernelShapeInfo",
+    "jsonable",
+]
+
+_EMPTY: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+class QuerySource(StrEnum):
+    """Where a latency comes from.  EXTRAPOLATED exists for compatibility and is never produced."""
+
+    MEASURED = "MEASURED"
+    INTERPOLATED = "INTERPOLATED"
+    EXTRAPOLATED = "EXTRAPOLATED"
+    PARTIAL = "PARTIAL"
+
+
+class MissReason(StrEnum):
+    """Why the data cannot answer.  The texts are stable and machine readable."""
+
+    # mapping and mode
+    UNMAPPED = "unmapped"
+    KERNEL_TYPE_MISSING = "compute_kernel_type_missing"
+    QUERY_MODE_UNKNOWN = "query_mode_unknown"
+    COMPUTE_SUBCATEGORY_UNKNOWN = "compute_subcategory_unknown"
+    WRAPPER_UNMAPPED = "wrapper_unmapped"
+    WRAPPER_NOT_APPLICABLE = "wrapper_not_applicable"
+    WRAPPER_COMMUNICATION_OWNED_BY_BASE = "wrapper_communication_owned_by_base"
+    WRAPPER_COMPOSITE_OWNED_UPSTREAM = "wrapper_composite_owned_upstream"
+    WRAPPER_INTERPOLATION_FAILED = "wrapper_interpolation_failed"
+    # tables
+    CSV_NOT_FOUND = "csv_not_found"
+    CSV_FORMAT_RAW = "csv_format_raw"
+    COMPUTE_CSV_NOT_FOUND = "compute_csv_not_found"
+    # exact lookup
+    SHAPE_MISMATCH = "shape_mismatch"
+    INPUT_COUNT_MISMATCH = "input_count_mismatch"
+    INVALID_ARGS = "invalid_args"
+    INSUFFICIENT_ARGS = "insufficient_args"
+    QUERY_NOT_TENSOR = "query_not_tensor"
+    DTYPE_UNMAPPED = "dtype_unmapped"
+    Q_SHAPE_NORMALIZE_FAILED = "q_shape_normalize_failed"
+    MISSING_SEQ_LENS = "missing_seq_lens"
+    INVALID_SEQ_LENS = "invalid_seq_lens"
+    ELEMENTWISE_OUTPUT_SHAPE_MISMATCH = "elementwise_output_shape_mismatch"
+    EP_SIZE_NOT_CONFIGURED = "ep_size_not_configured"
+    NO_SUB_KERNELS = "no_sub_kernels"
+    DECOMPOSE_FAILED = "decompose_failed"
+    SUB_KERNEL_MISS = "sub_kernel_miss"
+    COMM_SUB_KERNEL_MISS = "comm_sub_kernel_miss"
+    ATTENTION_SUB_KERNEL_MISS = "attention_sub_kernel_miss"
+    # targets
+    TARGET_UNAVAILABLE = "target_unavailable"
+    COMPUTE_TARGET_UNAVAILABLE = "compute_target_unavailable"
+    SEMANTIC_FIELD_MISSING = "semantic_field_missing"
+    REQUEST_LENGTHS_NOT_UNIFORM = "request_lengths_not_uniform"
+    PHASE_NOT_MEASURED = "phase_not_measured"
+    KERNEL_VARIANT_AMBIGUOUS = "kernel_variant_ambiguous"
+    GENERIC_COMPUTE_OUTPUT_SHAPE_UNAVAILABLE = "generic_compute_output_shape_unavailable"
+    GENERIC_COMPUTE_OUTPUT_NUMEL_MULTI_OUTPUT_UNSUPPORTED = "generic_compute_output_numel_multi_output_unsupported"
+    GENERIC_COMPUTE_OUTPUT_SHAPE_INVALID = "generic_compute_output_shape_invalid"
+    GENERIC_COMPUTE_INPUT_SHAPE_UNAVAILABLE = "generic_compute_input_shape_unavailable"
+    GENERIC_COMPUTE_DTYPE_UNAVAILABLE = "generic_compute_dtype_unavailable"
+    ATTENTION_INDEX_UNAVAILABLE = "attention_index_unavailable"
+    ATTENTION_TARGET_UNAVAILABLE = "attention_target_unavailable"
+    ATTENTION_SPARSE_MODE_UNKNOWN = "attention_sparse_mode_unknown"
+    ATTENTION_INPUT_LAYOUT_UNAVAILABLE = "attention_input_layout_unavailable"
+    ELEMENTWISE_OUTPUT_UNAVAILABLE = "elementwise_output_unavailable"
+    ELEMENTWISE_INPUT_SIGNATURE_UNAVAILABLE = "elementwise_input_signature_unavailable"
+    MOE_FUSED_TARGET_UNEXTRACTABLE = "moe_fused_target_unextractable"
+    TOPK_UNEXTRACTABLE = "topk_unextractable"
+    # regimes
+    REGIME_KEY_UNMATCHED = "regime_key_unmatched"
+    AMBIGUOUS_DUPLICATE_COORDINATE = "ambiguous_duplicate_coordinate"
+    BATCH_AXIS_UNCONSTRAINED = "batch_axis_unconstrained"
+    # geometry
+    MISSING_TARGET_AXIS = "missing_target_axis"
+    INTERPOLATION_DIM_DISABLED = "interpolation_dim_disabled"
+    INSUFFICIENT_FILTERED_CANDIDATES = "insufficient_filtered_candidates"
+    OUTSIDE_AXIS_BOUNDARY = "outside_axis_boundary"
+    BOUNDARY_POINT_MISSING = "boundary_point_missing"
+    GRID_STRUCTURE_REJECTED = "grid_structure_rejected"
+    LATENCY_GUARD_REJECTED = "latency_guard_rejected"
+    BEYOND_MEASURED_FRONTIER = "beyond_measured_frontier"
+    KERNEL_VARIANT_CHANGES = "kernel_variant_changes"
+    GRIDDATA_FAILED = "griddata_failed"
+    SCIPY_UNAVAILABLE = "scipy_unavailable"
+    INVALID_ARRAY_RANK = "invalid_array_rank"
+    POINT_SHAPE_MISMATCH = "point_shape_mismatch"
+    INSUFFICIENT_POINTS = "insufficient_points"
+    NON_FINITE_INPUT = "non_finite_input"
+    DEGENERATE_POINT_CLOUD = "degenerate_point_cloud"
+    SCIPY_EXCEPTION = "scipy_exception"
+    EMPTY_RESULT = "empty_result"
+    OUTSIDE_CONVEX_HULL = "outside_convex_hull"
+    # one per path, after every kernel and group failed
+    CANDIDATE_GROUP_FAILED = "candidate_group_failed"
+    COMPUTE_MULTIDIM_INTERPOLATION_FAILED = "compute_multidim_interpolation_failed"
+    ATTENTION_CANDIDATE_GROUP_FAILED = "attention_candidate_group_failed"
+
+
+@dataclass(frozen=True, slots=True)
+class ShapeMatchInfo:
+    """Which shapes were asked for, which the row holds, and the rule that joined them."""
+
+    simulation_shapes: tuple[tuple[int, ...], ...]
+    kernel_shapes: tuple[tuple[float, ...], ...]
+    shape_match_rule: str
+
+
+@dataclass(frozen=True, slots=True)
+class SubKernelShapeInfo:
+    """`ShapeMatchInfo` of one child kernel of a composite."""
+
+    kernel_type: str
+    simulation_shapes: tuple[tuple[int, ...], ...]
+    kernel_shapes: tuple[tuple[float, ...], ...]
+    shape_match_rule: str
+
+
+@dataclass(frozen=True, slots=True)
+class QueryResult:
+    """A latency in microseconds with its source; `details` say which rows it rests on."""
+
+    latency_us: float
+    confidence: float
+    source: QuerySource
+    details: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
+    shape_match_info: ShapeMatchInfo | None = None
+    sub_kernel_shapes: tuple[SubKernelShapeInfo, ...] | None = None
+
+    def shape_debug_statistics(self) -> dict[str, str]:
+        """The shapes behind the answer as text, for trace events."""
+        if self.sub_kernel_shapes is not None:
+            children = [
+                {
+                    "kernel_type": child.kernel_type,
+                    "simulation_shapes": str([list(shape) for shape in child.simulation_shapes]),
+                    "kernel_shapes": str([list(shape) for shape in child.kernel_shapes]),
+                    "shape_match_rule": child.shape_match_rule,
+                }
+                for child in self.sub_kernel_shapes
+            ]
+            return {"sub_kernel_shapes": json.dumps(children)}
+        if self.shape_match_info is not None:
+            shapes = [list(shape) for shape in self.shape_match_info.kernel_shapes]
+            return {
+                "kernel_shapes": str(shapes) if shapes else "",
+                "shape_match_rule": self.shape_match_info.shape_match_rule,
+            }
+        return {}
+
+    def __str__(self) -> str:
+        """One line: the latency, its source and the evidence."""
+        parts = [f"{self.latency_us:.6g} us", str(self.source)]
+        details = self.details
+        if kernel := details.get("kernel_type"):
+            parts.append(f"kernel {kernel}")
+        if method := details.get("method"):
+            axes = ", ".join(str(axis) for axis in details.get("axes", ()))
+            parts.append(f"{method}({axes})" if axes else str(method))
+        if rows := details.get("matched_row_meta"):
+            parts.append("rows " + ", ".join(_row_name(row) for row in rows))
+        if note := details.get("note"):
+            parts.append(str(note))
+        if "synthetic" in details:
+            parts.append("SYNTHETIC data")
+        return "; ".join(parts)
+
+    def to_json(self) -> dict[str, Any]:
+        """The same facts as plain JSON values."""
+        document: dict[str, Any] = {
+            "latency_us": self.latency_us,
+            "confidence": self.confidence,
+            "source": str(self.source),
+            "details": jsonable(self.details),
+        }
+        if self.shape_match_info is not None:
+            document["shape_match"] = jsonable(self.shape_match_info)
+        if self.sub_kernel_shapes is not None:
+            document["sub_kernel_shapes"] = jsonable(self.sub_kernel_shapes)
+        return document
+
+
+def _row_name(row: Mapping[str, Any]) -> str:
+    return f"{row.get('file', '?')}:{row.get('line', row.get('row', '?'))}"
+
+
+@dataclass(frozen=True, slots=True)
+class Miss:
+    """Why there is no answer.  `subject` names the kernel or field the reason speaks of."""
+
+    reason: MissReason
+    subject: str = ""
+    details: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
+    partial: QueryResult | None = None
+
+    @property
+    def code(self) -> str:
+        """`reason` or `reason:subject`."""
+        return f"{self.reason}:{self.subject}" if self.subject else str(self.reason)
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __str__(self) -> str:
+        """One line: the reason, where the target lies and what was measured there."""
+        parts = [f"no answer: {self.code}"]
+        if kernels := self.details.get("attempted_kernel_types"):
+            parts.append("kernels " + ", ".join(kernels))
+        if target := self.details.get("target_axes"):
+            parts.append("asked " + ", ".join(f"{k}={v:g}" for k, v in target.items()))
+        if measured := self.details.get("measured_range"):
+            spans = (f"{axis} {low:g}..{high:g}" for axis, (low, high) in measured.items())
+            parts.append("measured " + ", ".join(spans))
+        if hint := self.details.get("hint"):
+            parts.append(str(hint))
+        if self.partial is not None:
+            parts.append(f"partial sum {self.partial.latency_us:.6g} us")
+        return "; ".join(parts)
+
+    def to_json(self) -> dict[str, Any]:
+        """The same facts as plain JSON values."""
+        document: dict[str, Any] = {
+            "latency_us": None,
+            "reason": str(self.reason),
+            "code": self.code,
+            "details": jsonable(self.details),
+        }
+        if self.partial is not None:
+            document["partial"] = self.partial.to_json()
+        return document
+
+
+class DataSourcePerformanceModel(ABC):
+    """A read-only source of operator latencies."""
+
+    @abstractmethod
+    def query(self, op: LeafOp | OperatorRecord) -> QueryResult | Miss:
+        """The answer, or the miss that says why there is none."""
+
+    @abstractmethod
+    def lookup(self, op: LeafOp | OperatorRecord) -> QueryResult | None:
+        """The answer, or None; `last_miss_reason` then says why, per thread."""
+
+    def store(self, *_: object, **__: object) -> None:
+        """Profiling databases are read-only: always raises NotImplementedError."""
+        raise NotImplementedError("a profiling database is read-only: measurements are added to its tables")
+
+
+def jsonable(value: Any) -> Any:
+    """Plain JSON values: tuples to lists, dataclasses and mappings to objects, numpy scalars to numbers."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return str(value) if isinstance(value, StrEnum) else value
+    if isinstance(value, Mapping):
+        return {str(key): jsonable(item) for key, item in value.items()}
+    if hasattr(value, "__dataclass_fields__"):
+        return {name: jsonable(getattr(value, name)) for name in value.__dataclass_fields__}
+    if hasattr(value, "tolist"):
+        return jsonable(value.tolist())
+    if isinstance(value, Iterable):
+        return [jsonable(item) for item in value]
+    return str(value)

@@ -1,0 +1,217 @@
+"""A profiling database on disk: its mapping, its tables (read on first use) and what loading them found."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final, Protocol
+
+from tensor_cast.errors import DataFileError, InvalidValueError
+from tensor_cast.performance_model.profiling_database.kernel_table import (
+    ColumnTable,
+    LoadReport,
+    TensorTable,
+)
+from tensor_cast.performance_model.profiling_database.op_mapping import OpMapping, load_op_mapping
+from tensor_cast.performance_model.profiling_database.readers.communication_csv import (
+    CommunicationTable,
+    read_communication_table,
+)
+
+__all__ = ["ColumnReader", "DatabaseName", "ProfilingDatabase", "find_databases", "open_database"]
+
+MAPPING_FILE: Final = "op_mapping.yaml"
+_DATA: Final = Path(__file__).parent / "data"
+
+
+class ColumnReader(Protocol):
+    """Reads one kernel's column table, or says in the report why it cannot."""
+
+    def read(self, kernel: str) -> tuple[ColumnTable | None, LoadReport]: ...
+
+    @property
+    def root(self) -> Path: ...
+
+
+class ProfilingDatabase:
+    """One device, framework and version.  Tables load on first use and are kept; a failed load is kept as absent.
+
+    Thread-safe: one lock guards loading, finished tables are immutable.
+    """
+
+    def __init__(self, path: Path, mapping: OpMapping, columns: ColumnReader | None = None) -> None:
+        self.path = path
+        self.mapping = mapping
+        self._columns = columns
+        self._tables: dict[str, TensorTable | ColumnTable | None] = {}
+        self._communication: dict[str, CommunicationTable | None] = {}
+        self._reports: dict[str, LoadReport] = {}
+        self._lock = threading.RLock()
+
+    @property
+    def synthetic(self) -> bool:
+        """Whether the rows were generated from formulas instead of measured."""
+        return self.mapping.synthetic
+
+    def table(self, kernel: str) -> TensorTable | ColumnTable | None:
+        """The kernel's rows, or None where there are none; `report(kernel)` then says why."""
+        try:
+            return self._tables[kernel]
+        except KeyError:
+            pass
+        with self._lock:
+            if kernel not in self._tables:
+                self._tables[kernel] = self._load(kernel)
+            return self._tables[kernel]
+
+    def communication_table(self, kernel: str) -> CommunicationTable | None:
+        """The collective's rows; looked for in `communication_data_ref` first, then beside the mapping."""
+        with self._lock:
+            if kernel not in self._communication:
+                self._communication[kernel] = self._load_communication(kernel)
+            return self._communication[kernel]
+
+    def report(self, kernel: str) -> LoadReport:
+        """What loading the kernel's table found (loads it if need be)."""
+        if kernel.startswith("hcom_"):
+            self.communication_table(kernel)
+        else:
+            self.table(kernel)
+        return self._reports[kernel]
+
+    def kernels_on_disk(self) -> tuple[str, ...]:
+        """Kernels that have a file, whether or not the mapping names them."""
+        if self._columns is not None:
+            return tuple(self.mapping.layouts)
+        names = {path.stem for path in self.path.glob("*.csv")}
+        for folder in self._communication_folders()[:-1]:
+            names.update(path.stem for path in folder.glob("hcom_*.csv"))
+        return tuple(sorted(names))
+
+    def _load(self, kernel: str) -> TensorTable | ColumnTable | None:
+        if self._columns is not None:
+            table, self._reports[kernel] = self._columns.read(kernel)
+            return table
+        from tensor_cast.performance_model.profiling_database.readers.ascend_csv import read_tensor_table
+
+        path = self._kernel_file(self.path, kernel)
+        if path is None:
+            self._reports[kernel] = _absent(kernel)
+            return None
+        try:
+            loaded = read_tensor_table(path, synthetic=self.synthetic)
+        except DataFileError as error:
+            self._reports[kernel] = _failed(kernel, error)
+            return None
+        self._reports[kernel] = loaded.report
+        return loaded
+
+    def _load_communication(self, kernel: str) -> CommunicationTable | None:
+        for folder in self._communication_folders():
+            path = self._kernel_file(folder, kernel)
+            if path is None:
+                continue
+            try:
+                table = read_communication_table(path, synthetic=self.synthetic)
+            except DataFileError as error:
+                self._reports[kernel] = _failed(kernel, error)
+                return None
+            self._reports[kernel] = table.report
+            return table
+        self._reports[kernel] = _absent(kernel)
+        return None
+
+    def _communication_folders(self) -> Sequence[Path]:
+        reference = self.mapping.communication_data_ref
+        if not reference:
+            return (self.path,)
+        folder = (self.path / reference).resolve()
+        home = self.path.resolve().parent.parent
+        if not folder.is_relative_to(home) or not folder.is_dir():
+            return (self.path,)
+        return (folder, self.path)
+
+    @staticmethod
+    def _kernel_file(folder: Path, kernel: str) -> Path | None:
+        if "/" in kernel or "\\" in kernel or kernel.startswith("."):
+            return None
+        path = folder / f"{kernel}.csv"
+        return path if path.is_file() else None
+
+
+def _absent(kernel: str) -> LoadReport:
+    return LoadReport(kernel, problems=[f"csv_not_found: no {kernel}.csv"])
+
+
+def _failed(kernel: str, error: DataFileError) -> LoadReport:
+    return LoadReport(kernel, Path(error.path).name, problems=[f"{error.code}: {error}"])
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class DatabaseName:
+    """Where a database was found: `device/framework/version`, its folder and its format."""
+
+    device: str
+    framework: str
+    version: str
+    path: Path
+    format: str
+
+    def __str__(self) -> str:
+        return f"{self.device}/{self.framework}/{self.version}"
+
+
+def open_database(where: str | Path) -> ProfilingDatabase:
+    """The database at a versioned folder, or one named `device/framework/version` from the `gpu` extra's package.
+
+    `ROOT::device/framework/version` names a GPU database under another root of the same layout.  Raises InvalidValueError
+    for a path that is no database, DataFileError for a mapping that cannot be read.
+    """
+    text = str(where)
+    if "::" in text:
+        from tensor_cast.performance_model.profiling_database.readers.aiconfigurator import open_gpu_database
+
+        root, _, name = text.partition("::")
+        return open_gpu_database(name, Path(root))
+    path = Path(where)
+    if path.is_dir():
+        return _open_folder(path)
+    if path.exists():
+        raise InvalidValueError(f"{path}: is a file; expected the folder that holds {MAPPING_FILE}")
+    if text.count("/") == 2 and not text.startswith((".", "/")):
+        from tensor_cast.performance_model.profiling_database.readers.aiconfigurator import open_gpu_database
+
+        return open_gpu_database(text, None)
+    raise InvalidValueError(f"{path}: no such folder; expected a folder that holds {MAPPING_FILE}")
+
+
+def _open_folder(path: Path) -> ProfilingDatabase:
+    mapping_path = path / MAPPING_FILE
+    if mapping_path.is_file():
+        return ProfilingDatabase(path, load_op_mapping(mapping_path))
+    shipped = _DATA / path.parent.parent.name / path.parent.name / path.name / MAPPING_FILE
+    if shipped.is_file() and any(path.glob("*.csv")):
+        return ProfilingDatabase(path, load_op_mapping(shipped))
+    if not any(path.iterdir()):
+        raise InvalidValueError(f"{path}: is empty; expected {MAPPING_FILE} and one CSV per kernel")
+    return ProfilingDatabase(path, OpMapping(path=None, header={"notes": f"no {MAPPING_FILE} in {path.name}"}))
+
+
+def find_databases(root: Path | None = None) -> Iterator[DatabaseName]:
+    """Every database under `root`, or those of the installed `gpu` package when `root` is None."""
+    from tensor_cast.performance_model.profiling_database.readers.aiconfigurator import find_gpu_databases
+
+    if root is None:
+        if find_spec("aiconfigurator_core") is not None:
+            yield from find_gpu_databases(None)
+        return
+    if not root.is_dir():
+        raise InvalidValueError(f"{root}: is not a folder")
+    for mapping in sorted(root.rglob(MAPPING_FILE)):
+        folder = mapping.parent
+        parts = (*folder.resolve().parts, "")[-4:-1]
+        yield DatabaseName(parts[0], parts[1], parts[2], folder, "ascend_csv")
+    yield from find_gpu_databases(root)

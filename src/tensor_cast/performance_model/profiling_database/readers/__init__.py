@@ -1,0 +1,1 @@
+"""Files to kernel tables: one module per file format, each ending in a load report."""

@@ -1,0 +1,109 @@
+"""Shape strings of profiling rows and the shape rules shared by lookup and interpolation.
+
+Source: profiling database facts sections 2.1 and 2.3; exact-lookup facts sections 4.4 and 4.5.
+"""
+
+from __future__ import annotations
+
+import math
+
+from tensor_cast.leaf import Shape
+
+__all__ = [
+    "ShapeTextError",
+    "is_padded",
+    "parse_shape_slots",
+    "restore_nd",
+    "shape_is_padded",
+    "split_slots",
+    "strip_leading_one",
+    "to_nd",
+]
+
+_MAX_DIMENSION = 2**53
+
+
+class ShapeTextError(ValueError):
+    """A shape cell cannot be read; `code` is the rejection reason."""
+
+    def __init__(self, text: str, code: str) -> None:
+        self.code = code
+        super().__init__(f"{code}: {text!r}")
+
+
+def split_slots(cell: str) -> list[str]:
+    """The `;`-separated slots of a cell, outer quotes and blanks removed, empty slots kept."""
+    bare = cell.strip().strip('"').strip()
+    return [slot.strip() for slot in bare.split(";")] if bare else []
+
+
+def parse_shape_slots(cell: str) -> list[Shape | None]:
+    """One shape per slot, None for an empty slot; `()` is the scalar shape.
+
+    Raises ShapeTextError with code `shape_unparsable` or `dimension_not_positive`.
+    """
+    return [_parse_shape(slot) if slot else None for slot in split_slots(cell)]
+
+
+def _parse_shape(slot: str) -> Shape:
+    if slot == "()":
+        return ()
+    dims = []
+    for text in slot.split(","):
+        try:
+            dim = int(text)
+        except ValueError:
+            raise ShapeTextError(slot, "shape_unparsable") from None
+        if dim <= 0:
+            raise ShapeTextError(slot, "dimension_not_positive")
+        if dim > _MAX_DIMENSION:
+            raise ShapeTextError(slot, "shape_unparsable")
+        dims.append(dim)
+    return tuple(dims)
+
+
+def restore_nd(shape: Shape) -> Shape:
+    """The logical shape of a FRACTAL_NZ tile `(...batch, H, W, bh, bw)`: `(...batch, H*bw, W*bh)`.
+
+    Shapes below rank 4 carry the label but are logical already and stay as they are.
+    """
+    if len(shape) < 4:
+        return shape
+    *batch, height, width, block_h, block_w = shape
+    return (*batch, height * block_w, width * block_h)
+
+
+def to_nd(shape: Shape, storage: str) -> Shape:
+    """`shape` as logical ND, whatever the storage format."""
+    return restore_nd(shape) if storage == "FRACTAL_NZ" else shape
+
+
+def strip_leading_one(shape: Shape, min_rank: int = 2) -> Shape:
+    """`shape` without one leading 1, for ranks of at least `min_rank`; rank-1 shapes are never touched."""
+    return shape[1:] if len(shape) >= min_rank and shape[0] == 1 else shape
+
+
+def is_padded(target: int, measured: int) -> bool:
+    """Whether `target` is `measured` rounded up to a block of 16, 32 or 64 (or 8, from 64 upward).
+
+    One-directional: the asked-for dimension is the padded one.
+    """
+    if target <= measured:
+        return False
+    if any(math.ceil(measured / block) * block == target for block in (16, 32, 64)):
+        return True
+    return measured >= 64 and math.ceil(measured / 8) * 8 == target
+
+
+def shape_is_padded(target: Shape, measured: Shape) -> bool:
+    """Whether every dimension is equal or padded and at least one is padded."""
+    if len(target) != len(measured):
+        return False
+    padded = False
+    for asked, held in zip(target, measured, strict=True):
+        if asked == held:
+            continue
+        if not is_padded(asked, held):
+            return False
+        padded = True
+    return padded

@@ -1,0 +1,174 @@
+"""The one table that says which argument of an operator plays which role.
+
+Each line lists the arguments in order.  Suffixes: `?` may be None, `[]` a list of tensors, `=` a non-tensor attribute.
+Source: leaf-operator facts, section 1.  Operators outside the table take their tensors in order, without roles.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Final
+
+from tensor_cast.leaf import TensorSpec
+
+__all__ = ["Argument", "assign_roles", "known_operators", "signature"]
+
+_ATTENTION: Final = "query key value attention_mask? block_table? query_start_loc? seq_lens? query_lens?"
+_MLA: Final = (
+    "query kv_cache block_table query_start_loc seq_lens query_lens? w_uk_t? w_uv? kv_b_proj? v_head_dim= "
+    "topk_limit= topk_indices?"
+)
+_MLAPO: Final = (
+    "hidden cos sin q_a_weight? q_a_norm? q_b_weight? kv_a_weight? kv_a_norm num_heads= qk_head_dim= qk_nope_dim= "
+    "qk_rope_dim= kv_lora_rank= q_lora_rank="
+)
+_STATIC_LINEAR: Final = "x weight w_scale w_offset? x_scale? x_offset? bias? out_dtype="
+_SCALED_LINEAR: Final = "x weight x_scale w_scale bias? out_dtype="
+_COMM_TAIL: Final = " rank= rank_group="
+_DFC_QUANT: Final = (
+    "x expert_indices gmm1_weight[] gmm1_scale[] gmm1_offset[] gmm1_bias[] gmm1_out_dtype= "
+    "gmm2_weight[] gmm2_scale[] gmm2_offset[] gmm2_bias[] gmm2_out_dtype= rank= rank_group="
+)
+_DFC_SCALED: Final = (
+    "x expert_indices gmm1_weight[] gmm1_scale[] gmm1_x_scale[] gmm1_bias[] gmm1_out_dtype= "
+    "gmm2_weight[] gmm2_scale[] gmm2_x_scale[] gmm2_bias[] gmm2_out_dtype= rank= rank_group="
+)
+
+_TABLE: Final[dict[str, str]] = {
+    # attention and cache
+    "tensor_cast.attention": _ATTENTION,
+    "tensor_cast.attention_quant": _ATTENTION
+    + " query_scale query_offset? kv_scale kv_offset? attention_prob_scale attention_prob_offset? out_dtype=",
+    "tensor_cast.reshape_and_cache": "key value kv_cache slot_mapping",
+    "tensor_cast.concat_and_cache_mla": "kv_c k_rot kv_cache slot_mapping",
+    "tensor_cast.kv_rmsnorm_rope_cache": "kv gamma cos sin kv_cache slot_mapping kv_lora_rank= qk_rope_dim= epsilon=",
+    "tensor_cast.apply_rope": "query key cos sin is_neox=",
+    "tensor_cast.apply_rope_single": "x cos sin is_neox= transpose_output=",
+    "tensor_cast.multihead_latent_attention": _MLA,
+    "tensor_cast.multihead_latent_attention_quant": _MLA,
+    "tensor_cast.mla_sparse_attention": _MLA + " is_decode_values=",
+    "tensor_cast.mla_sparse_attention_quant": _MLA + " is_decode_values=",
+    "tensor_cast.mlapo": _MLAPO,
+    "tensor_cast.mlapo_quant": _MLAPO + " q_a_scale q_a_offset? q_b_scale q_b_offset? kv_a_scale kv_a_offset?",
+    "tensor_cast.dsa_indexer": (
+        "hidden qa_normed cos sin indexer_cache slot_mapping? block_table? seq_lens? wq_b wk weights_proj k_norm "
+        "num_heads= head_dim= qk_rope_dim= topk_limit= query_lens? is_decode_values="
+    ),
+    "tensor_cast.quant_lightning_indexer": (
+        "query weights indexer_cache topk_limit= tp_world_size= seq_lens? query_lens?"
+    ),
+    "tensor_cast.sparse_attn_sharedkv": "query kv attn_sink topk_indices softmax_scale= head_dim= kv_dependency?",
+    "tensor_cast.scatter_nd_update_mla": "update cache index window_size= seq_lens?",
+    # matrix products
+    "aten.mm": "x weight",
+    "aten.bmm": "x weight",
+    "aten.addmm": "bias x weight",
+    "tensor_cast.static_quant_linear": _STATIC_LINEAR,
+    "tensor_cast.static_quant_linear_int4": _STATIC_LINEAR,
+    "tensor_cast.fp8_linear": _SCALED_LINEAR,
+    "tensor_cast.mxfp4_linear": _SCALED_LINEAR,
+    "tensor_cast.matmul_all_reduce": "x weight bias?" + _COMM_TAIL,
+    "tensor_cast.static_quant_linear_all_reduce": _STATIC_LINEAR + _COMM_TAIL,
+    "tensor_cast.static_quant_linear_int4_all_reduce": _STATIC_LINEAR + _COMM_TAIL,
+    "tensor_cast.fp8_linear_all_reduce": _SCALED_LINEAR + _COMM_TAIL,
+    "tensor_cast.mxfp4_linear_all_reduce": _SCALED_LINEAR + _COMM_TAIL,
+    "tensor_cast.latent_bmm": "x weight",
+    # quantisation, norms, activations
+    "tensor_cast.quantize": "x scale offset? out_dtype=",
+    "tensor_cast.dynamic_quantize_symmetric": "x dims= scale_dtype= out_dtype=",
+    "tensor_cast.dynamic_quantize_asymmetric": "x dims= scale_dtype= out_dtype=",
+    "tensor_cast.dynamic_quantize_mxfp4": "x group_size=",
+    "tensor_cast.rms_norm": "x weight eps=",
+    "tensor_cast.add_rms_norm": "x residual weight eps=",
+    "tensor_cast.add_rms_norm2": "x residual weight eps=",
+    "tensor_cast.swiglu": "gate up",
+    "tensor_cast.cat": "tensors[] dim=",
+    "aten.cat": "tensors[] dim=",
+    "aten.native_layer_norm": "x normalized_shape= weight? bias? eps=",
+    "aten.embedding": "weight indices",
+    # mixture of experts
+    "tensor_cast.init_routing_v2": "x topk_indices",
+    "tensor_cast.unpermute_tokens": "x topk_indices",
+    "tensor_cast.fused_experts": "x topk_indices gmm1_weight[] gmm2_weight[]",
+    "tensor_cast.moe_gating_top_k_softmax": "x top_k=",
+    "tensor_cast.dispatch_ffn_combine": (
+        "x expert_indices gmm1_weight[] gmm1_bias[] gmm2_weight[] gmm2_bias[] rank= rank_group="
+    ),
+    "tensor_cast.dispatch_ffn_combine_quant": _DFC_QUANT,
+    "tensor_cast.dispatch_ffn_combine_quant_int4": _DFC_QUANT,
+    "tensor_cast.dispatch_ffn_combine_fp8": _DFC_SCALED,
+    "tensor_cast.dispatch_ffn_combine_mxfp4": _DFC_SCALED,
+    # communication
+    "tensor_cast.all_reduce": "x rank= rank_group=",
+    "tensor_cast.all_gather": "x dim= rank= rank_group=",
+    "tensor_cast.reduce_scatter": "x dim= rank= rank_group=",
+    "tensor_cast.all_to_all": "x output_split_sizes= input_split_sizes= rank= rank_group=",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One argument of an operator."""
+
+    name: str
+    is_tensor: bool
+    is_list: bool
+    optional: bool
+
+
+def _parse(text: str) -> tuple[Argument, ...]:
+    parsed = []
+    for word in text.split():
+        name = word.rstrip("?=[]")
+        parsed.append(
+            Argument(name, not word.endswith("="), word.endswith("[]"), word.endswith("?") or word.endswith("="))
+        )
+    return tuple(parsed)
+
+
+@cache
+def signature(operator: str) -> tuple[Argument, ...] | None:
+    """The arguments of `<namespace>.<op>.<overload>`, or None for an operator outside the table."""
+    namespace, _, rest = operator.partition(".")
+    base = f"{namespace}.{rest.partition('.')[0]}"
+    text = _TABLE.get(base)
+    return None if text is None else _parse(text)
+
+
+def known_operators() -> tuple[str, ...]:
+    """Operators of the table, without overload."""
+    return tuple(_TABLE)
+
+
+def assign_roles(operator: str, specs: tuple[TensorSpec, ...]) -> tuple[TensorSpec, ...]:
+    """Fill in the role of each tensor that has none, in argument order.
+
+    Explicit roles are kept.  With as many tensors as required arguments the optional ones are taken as absent; with
+    more, optional arguments are filled from the left.  A list argument takes every tensor not needed after it.
+    """
+    arguments = signature(operator)
+    if arguments is None or all(spec.role for spec in specs):
+        return specs
+    taken = {spec.role for spec in specs if spec.role}
+    free = [argument for argument in arguments if argument.is_tensor and argument.name not in taken]
+    unnamed = sum(1 for spec in specs if not spec.role)
+    roles = iter(_fill(free, unnamed))
+    return tuple(spec if spec.role else replace(spec, role=next(roles, "")) for spec in specs)
+
+
+def _fill(arguments: list[Argument], count: int) -> list[str]:
+    required = [a for a in arguments if not a.optional and not (a.is_list and a.name.endswith("bias"))]
+    spare = count - len(required)
+    lists = [a for a in required if a.is_list]
+    if lists and spare > 0 and spare % len(lists) == 0:
+        repeat = 1 + spare // len(lists)
+        return [a.name for a in required for _ in range(repeat if a.is_list else 1)]
+    chosen = []
+    for argument in arguments:
+        if argument in required:
+            chosen.append(argument.name)
+        elif spare > 0 and not argument.is_list:
+            chosen.append(argument.name)
+            spare -= 1
+    return chosen
