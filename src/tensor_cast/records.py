@@ -137,7 +137,7 @@ def _requests(vectors: dict[str, object], inputs: list[TensorSpec], attrs: dict[
 
 
 def _phase(value: object) -> Phase | None:
-    return value if value == "prefill" or value == "decode" or value == "mixed" else None  # type: ignore[return-value]
+    return value if value == "prefill" or value == "decode" or value == "mixed" else None
 
 
 _JSON_KEYS = ("op", "inputs", "outputs", "attrs", "requests", "source")

@@ -167,8 +167,8 @@ class DatabaseName:
 def open_database(where: str | Path) -> ProfilingDatabase:
     """The database at a versioned folder, or one named `device/framework/version` from the `gpu` extra's package.
 
-    `ROOT::device/framework/version` names a GPU database under another root of the same layout.  Raises InvalidValueError
-    for a path that is no database, DataFileError for a mapping that cannot be read.
+    `ROOT::device/framework/version` names a GPU database under another root of the same layout.  Raises
+    InvalidValueError for a path that is no database, DataFileError for a mapping that cannot be read.
     """
     text = str(where)
     if "::" in text:

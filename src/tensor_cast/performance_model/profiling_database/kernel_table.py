@@ -1,7 +1,7 @@
 """One kernel's measured rows, columnar and independent of the file format they came from.
 
-Two shapes of table exist.  A `TensorTable` records each row as tensors (Ascend CSVs); paths read axes and regimes out of
-the tensors.  A `ColumnTable` names its axes and regimes as columns (GPU tables); a layout in the mapping says which.
+Two shapes of table exist.  A `TensorTable` records each row as tensors (Ascend CSVs); paths read axes and regimes out
+of the tensors.  A `ColumnTable` names its axes and regimes as columns (GPU tables); a layout in the mapping says which.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class LoadReport:
 
 @dataclass(frozen=True, slots=True)
 class LatencyChoice:
-    """The latency taken from a row: value in microseconds (NaN if none), its column, and whether it was the preferred one."""
+    """The latency taken from each row: microseconds (NaN if none), its column, and the file's preferred column."""
 
     values: FloatArray
     columns: tuple[str, ...]

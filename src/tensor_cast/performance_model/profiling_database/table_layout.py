@@ -9,25 +9,50 @@ tables:
     where: {beam_width: 1}              # rows that differ are left out, with a count
     variant: kernel_source              # which kernel ran; never mixed in one answer
     add: quantize/scale_matrix_perf     # a second table, added at equal coordinates
+    derive: {kv_heads: kv_head_class}   # fact name: a rule over columns, see DERIVED_COLUMNS
+    defaults: {window_size: 0}          # what a column that the file lacks reads as
+    values: {quant: {fp8_e4m3: fp8}}    # fact name: spellings in the table -> ours
+    metadata: [num_max_tokens]          # not compared, but a regime that holds one coordinate under two of these values
+                                        # with two latencies is refused; a file may lack them
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final
 
+from tensor_cast.errors import nearest
 from tensor_cast.safe_yaml import LocatedYaml
 
-__all__ = ["TableLayout", "parse_layouts"]
+__all__ = ["DERIVED_COLUMNS", "TableLayout", "parse_layouts"]
 
-_FIELDS: Final = ("files", "axes", "regime", "constants", "where", "variant", "add", "metadata", "notes")
+_FIELDS: Final = (
+    "files",
+    "axes",
+    "regime",
+    "derive",
+    "values",
+    "constants",
+    "defaults",
+    "where",
+    "variant",
+    "add",
+    "metadata",
+    "notes",
+)
+
+# rule -> the columns it reads.  `kv_head_class`: "MHA" where KV heads equal query heads, else the number of KV heads;
+# `phase_of_isl`: "decode" where a request brings one new token, else "prefill".
+DERIVED_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {"kv_head_class": ("num_heads", "num_key_value_heads"), "phase_of_isl": ("isl",)}
+)
 
 
 @dataclass(frozen=True)
 class TableLayout:
-    """One kernel's columns.  `axes` maps an axis to the columns whose sum it is."""
+    """One kernel's columns.  `axes` maps an axis to the columns whose sum it is, `derive` a fact to a named rule."""
 
     kernel: str
     files: tuple[str, ...]
@@ -38,15 +63,30 @@ class TableLayout:
     variant: str | None = None
     add: str | None = None
     metadata: tuple[str, ...] = ()
+    derive: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    defaults: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    values: Mapping[str, Mapping[Any, Any]] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Every column the layout needs."""
+        """Every column the layout reads."""
         names = [column for group in self.axes.values() for column in group]
         names += [*self.regime.values(), *self.where, *self.metadata]
+        names += [column for rule in self.derive.values() for column in DERIVED_COLUMNS[rule]]
         if self.variant:
             names.append(self.variant)
         return tuple(dict.fromkeys(names))
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        """The columns a file must have: those without a default, and never mere metadata."""
+        demanded = replace(self, metadata=()).columns
+        return tuple(name for name in demanded if name not in self.defaults)
+
+    @property
+    def fact_names(self) -> tuple[str, ...]:
+        """The facts that vary inside the table: columns, then derived facts."""
+        return (*self.regime, *self.derive)
 
 
 def parse_layouts(section: dict[Any, Any], located: LocatedYaml, unknown: list[str]) -> dict[str, TableLayout]:
@@ -82,7 +122,25 @@ def _layout(kernel: str, value: Any, located: LocatedYaml, unknown: list[str]) -
         _text(value, "variant", located, keys),
         _text(value, "add", located, keys),
         tuple(str(item) for item in value.get("metadata", ())),
+        MappingProxyType(_rules(value, located, keys)),
+        MappingProxyType(dict(_map(value, "defaults", located, keys))),
+        MappingProxyType(_spellings(value, located, keys)),
     )
+
+
+def _rules(value: dict[Any, Any], located: LocatedYaml, keys: tuple[object, ...]) -> dict[str, str]:
+    rules = {str(fact): str(rule) for fact, rule in _map(value, "derive", located, keys).items()}
+    for fact, rule in rules.items():
+        if rule not in DERIVED_COLUMNS:
+            known = ", ".join(DERIVED_COLUMNS)
+            problem = f"unknown rule {rule!r}{nearest(rule, DERIVED_COLUMNS)}; known: {known}"
+            raise located.error((*keys, "derive", fact), problem)
+    return rules
+
+
+def _spellings(value: dict[Any, Any], located: LocatedYaml, keys: tuple[object, ...]) -> dict[str, Mapping[Any, Any]]:
+    found = _map(value, "values", located, keys)
+    return {str(fact): MappingProxyType(dict(_map(found, fact, located, (*keys, "values")))) for fact in found}
 
 
 def _columns(value: Any, located: LocatedYaml, keys: tuple[object, ...]) -> tuple[str, ...]:

@@ -1,0 +1,135 @@
+"""Ask a profiling database about operators, and get answers that carry their evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from tensor_cast.errors import InvalidValueError, nearest
+
+if TYPE_CHECKING:
+    from tensor_cast.devices import DeviceProfile
+    from tensor_cast.leaf import LeafOp
+    from tensor_cast.performance_model.profiling_database.data_source import (
+        DataSourcePerformanceModel,
+        Miss,
+        QueryResult,
+    )
+    from tensor_cast.performance_model.profiling_database.database import ProfilingDatabase
+
+__all__ = ["Answer", "Setting", "answers_to_json", "ask", "locate_database"]
+
+SYNTHETIC: Final = "SYNTHETIC data"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What a lookup depends on besides the operator.
+
+    `device` names a device profile; None takes the one the database declares, where there is one.
+    """
+
+    interpolate: bool = True
+    device: str | None = None
+    tp_size: int = 1
+    ep_size: int | None = None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One operator and what the database says about it."""
+
+    leaf: LeafOp
+    outcome: QueryResult | Miss
+    database: str
+    synthetic: bool
+    hint: str = field(default="")
+
+    @property
+    def result(self) -> QueryResult | None:
+        """The complete answer, or None."""
+        from tensor_cast.performance_model.profiling_database.data_source import QueryResult, QuerySource
+
+        complete = isinstance(self.outcome, QueryResult) and self.outcome.source is not QuerySource.PARTIAL
+        return self.outcome if complete else None  # type: ignore[return-value]
+
+    @property
+    def answered(self) -> bool:
+        return self.result is not None
+
+    @property
+    def line(self) -> str:
+        """The answer in one line."""
+        text = str(self.outcome) + self.hint
+        return f"{text}; {SYNTHETIC}" if self.synthetic and SYNTHETIC not in text else text
+
+    def to_json(self) -> dict[str, Any]:
+        """The whole answer as plain JSON values."""
+        from tensor_cast.records import leaf_to_json
+
+        return {
+            "answered": self.answered,
+            "operator": leaf_to_json(self.leaf),
+            "database": {"path": self.database, "synthetic": self.synthetic},
+            **self.outcome.to_json(),
+        }
+
+
+def answers_to_json(answers: Iterable[Answer]) -> list[dict[str, Any]]:
+    """Several answers as plain JSON values."""
+    return [answer.to_json() for answer in answers]
+
+
+def ask(where: str | Path, leaves: Iterable[LeafOp], setting: Setting | None = None) -> Iterator[Answer]:
+    """Answer each operator from the database at `where`, opened once.
+
+    Raises InvalidValueError, UnknownNameError or DataFileError for a database or a device that cannot be used; what the
+    data cannot answer is a miss, not an error.
+    """
+    setting = setting or Setting()
+    database = locate_database(where)
+    source = _source(database, setting)
+    known = tuple(database.mapping.operators)
+    for leaf in leaves:
+        hint = "" if leaf.name in known else nearest(leaf.name, known)
+        yield Answer(leaf, source.query(leaf), str(database.path), database.synthetic, hint)
+
+
+def locate_database(where: str | Path) -> ProfilingDatabase:
+    """The database at `where`: its own folder, a name, or a folder with exactly one database somewhere below it."""
+    from tensor_cast.performance_model.profiling_database.database import MAPPING_FILE, find_databases, open_database
+
+    path = Path(where)
+    if not path.is_dir() or (path / MAPPING_FILE).exists() or any(path.glob("*.csv")):
+        return open_database(where)
+    found = list(find_databases(path))
+    if len(found) == 1:
+        return open_database(found[0].path)
+    if found:
+        names = ", ".join(str(name.path) for name in found[:5])
+        raise InvalidValueError(f"{path}: holds {len(found)} databases; name one of them: {names}")
+    raise InvalidValueError(f"{path}: holds no database; expected {MAPPING_FILE} in it or below it")
+
+
+def _source(database: ProfilingDatabase, setting: Setting) -> DataSourcePerformanceModel:
+    from tensor_cast.parallel import ParallelConfig
+    from tensor_cast.performance_model.profiling_database import ProfilingDataSource
+
+    parallel = ParallelConfig(tensor_parallel_size=setting.tp_size, expert_parallel_size=setting.ep_size)
+    base = ProfilingDataSource(database, _device(database, setting.device), parallel)
+    if not setting.interpolate:
+        return base
+    from tensor_cast.performance_model.profiling_database import InterpolatingDataSource
+
+    return InterpolatingDataSource(base)
+
+
+def _device(database: ProfilingDatabase, name: str | None) -> DeviceProfile | None:
+    from tensor_cast.devices import device_names, device_profile
+
+    if name is not None:
+        return device_profile(name)
+    declared = database.mapping.header.get("device", "")
+    return device_profile(declared) if declared in device_names() else None

@@ -1,0 +1,142 @@
+"""`castq db`: which databases there are, what is in one, and a synthetic one to try things on."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+if TYPE_CHECKING:
+    from castq.databases import DatabaseCheck, Progress
+    from tensor_cast.performance_model.profiling_database.kernel_table import LoadReport
+
+__all__ = ["app"]
+
+_PROBLEMS: Final = 1
+_COLUMNS: Final = ("kernel", "status", "rows", "usable", "merged", "regimes", "points/regime", "rejected")
+_NUMBERS: Final = ("rows", "usable", "merged", "regimes")
+
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Profiling databases: list, check, demo.")
+
+
+@app.command("list", epilog="Example: castq db list demo")
+def list_(
+    root: Annotated[Path | None, typer.Argument(help="Folder to search; the installed GPU data if left out.")] = None,
+    json_: JsonFlag = False,
+) -> None:
+    """List the profiling databases under a folder."""
+    from castq.commands import show
+    from castq.databases import list_databases, listing_to_json
+
+    names = list_databases(root)
+    if json_:
+        show.print_json(listing_to_json(names))
+    elif names:
+        rows = [(str(name), name.format, str(name.path)) for name in names]
+        show.print_table(("name", "format", "path"), rows)
+    else:
+        where = f"under {root}" if root is not None else "installed (pip install castq[gpu] brings GPU data)"
+        typer.echo(f"no database {where}; castq db demo --out DIR writes a synthetic one")
+
+
+@app.command(epilog="Example: castq db check demo --kernel MatMulV2")
+def check(
+    where: Annotated[str, typer.Argument(metavar="DIR", help="Folder or name of a database.")],
+    kernel: Annotated[str | None, typer.Option(help="This kernel only.")] = None,
+    json_: JsonFlag = False,
+) -> None:
+    """Load every table of a database and say what is usable, what is rejected and why.
+
+    Exit code 0 if every table can be used, 1 if one cannot (a Git-LFS pointer, a missing column), 2 for a wrong call.
+    """
+    from castq.ask import locate_database
+    from castq.commands import show
+    from castq.databases import check_database
+
+    database = locate_database(where)
+    with _progress() as progress:
+        found = check_database(database, kernel, progress)
+    if json_:
+        show.print_json(found.to_json())
+    else:
+        _show_check(found)
+    if not found.ok:
+        raise typer.Exit(_PROBLEMS)
+
+
+@app.command(epilog="Example: castq db demo --out demo --seed 7")
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder to write to.")],
+    seed: Annotated[int, typer.Option(help="Seed of the noise; the same seed gives the same bytes.")] = 0,
+    noise: Annotated[float, typer.Option(help="Spread of the noise, 0 for the bare formulas.")] = 0.02,
+    force: Annotated[bool, typer.Option("--force", help="Replace an earlier demo.")] = False,
+    version: Annotated[list[str] | None, typer.Option(help="0.13, 0.15 or 0.18; repeat for several.")] = None,
+    json_: JsonFlag = False,
+) -> None:
+    """Write a synthetic database from stated formulas: no number in it was measured."""
+    from castq.commands import show
+    from tensor_cast.performance_model.profiling_database.demo import write_demo_database
+
+    report = write_demo_database(out, seed=seed, noise=noise, force=force, versions=tuple(version or ("0.18",)))
+    if json_:
+        show.print_json(report.to_json())
+        return
+    for database in report.databases:
+        typer.echo(f"{database.path}: {len(database.rows)} tables, {sum(database.rows.values())} rows, SYNTHETIC data")
+    collectives = report.communication_rows
+    typer.echo(f"{report.communication_path}: {len(collectives)} tables, {sum(collectives.values())} rows")
+
+
+@contextmanager
+def _progress() -> Iterator[Progress | None]:
+    """A bar on standard error, if that is a terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.progress import Progress as Bar
+
+    from castq.commands import show
+
+    with Bar(console=show.console(error=True), transient=True) as bar:
+        task = bar.add_task("reading tables", total=None)
+        yield lambda kernel, done, total: bar.update(task, description=kernel, completed=done, total=total)
+
+
+def _show_check(found: DatabaseCheck) -> None:
+    from castq.commands import show
+
+    note = f"; {found.provenance}" if found.provenance else ""
+    typer.echo(f"{found.path}: {found.operators} operators, {len(found.tables)} tables{note}")
+    show.print_table(_COLUMNS, [_row(report) for report in found.tables], right=_NUMBERS)
+    for report in found.tables:
+        for problem in report.problems:
+            typer.echo(f"problem in {report.kernel}: {problem}")
+    for title, names in (
+        ("mapping keys nobody reads", found.unknown_keys),
+        ("policies without effect", found.inert_policies),
+        ("mapped kernels without a table", found.unmeasured),
+        ("tables no entry names", found.unreferenced),
+    ):
+        if names:
+            typer.echo(f"{title} ({len(names)}): {', '.join(names)}")
+
+
+def _row(report: LoadReport) -> tuple[object, ...]:
+    spans = report.points_per_regime
+    rejected = ", ".join(f"{count} {reason} ({report.examples[reason]})" for reason, count in report.rejected.items())
+    return (
+        report.kernel,
+        report.status,
+        report.rows_read,
+        report.rows_usable,
+        report.repeats_merged,
+        report.regimes,
+        "-" if spans is None else f"{spans[0]}/{spans[1]}/{spans[2]}",
+        rejected or "-",
+    )

@@ -1,0 +1,100 @@
+"""How commands print: JSON as it is, tables and trees that never cut a value off when piped."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.tree import Tree
+
+__all__ = ["console", "print_json", "print_table", "print_tree"]
+
+_PIPED_WIDTH: Final = 10_000
+
+
+def print_json(document: object) -> None:
+    """One JSON document on standard output."""
+    typer.echo(json.dumps(document, indent=2, ensure_ascii=False))
+
+
+def console(error: bool = False) -> Console:
+    """A console that wraps at a terminal's edge and not at all elsewhere."""
+    from rich.console import Console
+
+    stream = sys.stderr if error else sys.stdout
+    width = None if stream.isatty() else _PIPED_WIDTH
+    return Console(file=stream, width=width, highlight=False, markup=False, emoji=False, soft_wrap=width is not None)
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], right: Sequence[str] = ()) -> None:
+    """A plain table; the columns named in `right` are aligned to the right.  Long values fold, none is cut."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for name in columns:
+        table.add_column(name, justify="right" if name in right else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(str(cell) for cell in row))
+    _print(table)
+
+
+def print_tree(title: str, facts: Mapping[str, Any]) -> None:
+    """A tree of plain JSON facts: scalars and short lists on one line, everything else as branches."""
+    from rich.tree import Tree
+
+    tree = Tree(title)
+    _grow(tree, facts)
+    _print(tree)
+
+
+def _print(renderable: RenderableType) -> None:
+    terminal = console()
+    with terminal.capture() as captured:
+        terminal.print(renderable)
+    for line in captured.get().splitlines():
+        typer.echo(line.rstrip())
+
+
+def _grow(tree: Tree, facts: Mapping[str, Any]) -> None:
+    for name, value in facts.items():
+        if isinstance(value, Mapping) and value and not _is_flat(value.values()):
+            _grow(tree.add(str(name)), value)
+        elif isinstance(value, list) and value and not _is_flat(value):
+            branch = tree.add(str(name))
+            for item in value:
+                _grow_item(branch, item)
+        else:
+            tree.add(f"{name}: {_inline(value)}")
+
+
+def _grow_item(branch: Tree, item: Any) -> None:
+    if isinstance(item, Mapping) and not _is_flat(item.values()):
+        flat = {key: value for key, value in item.items() if not isinstance(value, Mapping | list)}
+        child = branch.add(_inline(flat) if flat else "-")
+        _grow(child, {key: value for key, value in item.items() if key not in flat})
+    else:
+        branch.add(_inline(item))
+
+
+def _is_flat(values: Iterable[Any]) -> bool:
+    return all(not isinstance(value, Mapping | list) or _is_numbers(value) for value in values)
+
+
+def _is_numbers(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, int | float) for item in value)
+
+
+def _inline(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key}={_inline(item)}" for key, item in value.items()) or "none"
+    if isinstance(value, list):
+        return "[" + ", ".join(_inline(item) for item in value) + "]"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return str(value)

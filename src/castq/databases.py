@@ -1,0 +1,143 @@
+"""Which profiling databases there are, and what is in one."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from tensor_cast.errors import UnknownNameError, nearest
+
+if TYPE_CHECKING:
+    from tensor_cast.performance_model.profiling_database.database import DatabaseName, ProfilingDatabase
+    from tensor_cast.performance_model.profiling_database.kernel_table import LoadReport, TensorTable
+
+__all__ = ["DatabaseCheck", "check_database", "list_databases", "listing_to_json"]
+
+_ABSENT: Final = "csv_not_found"
+Progress = Callable[[str, int, int], None]
+
+
+def list_databases(root: Path | None = None) -> list[DatabaseName]:
+    """Every database under `root`, or those of the installed GPU data package."""
+    from tensor_cast.performance_model.profiling_database.database import find_databases
+
+    return sorted(find_databases(root))
+
+
+def listing_to_json(names: list[DatabaseName]) -> list[dict[str, str]]:
+    """The listing as plain JSON values."""
+    return [
+        {
+            "name": str(name),
+            "device": name.device,
+            "framework": name.framework,
+            "version": name.version,
+            "format": name.format,
+            "path": str(name.path),
+        }
+        for name in names
+    ]
+
+
+@dataclass(frozen=True)
+class DatabaseCheck:
+    """What loading every table of a database found.
+
+    A regime of a tensor table is one signature: dtypes, formats and ranks of inputs and outputs.  `unmeasured` are
+    kernels the mapping names without a table, `unreferenced` tables no entry names.
+    """
+
+    path: str
+    synthetic: bool
+    provenance: str
+    operators: int
+    tables: tuple[LoadReport, ...]
+    unknown_keys: tuple[str, ...]
+    inert_policies: tuple[str, ...]
+    unmeasured: tuple[str, ...]
+    unreferenced: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether every table that exists could be used."""
+        return not any(report.problems for report in self.tables)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "path": self.path,
+            "ok": self.ok,
+            "synthetic": self.synthetic,
+            "provenance": self.provenance,
+            "operators": self.operators,
+            "tables": [report.to_json() for report in self.tables],
+            "unknown_keys": list(self.unknown_keys),
+            "inert_policies": list(self.inert_policies),
+            "mapped_kernels_without_table": list(self.unmeasured),
+            "tables_without_entry": list(self.unreferenced),
+        }
+
+
+def check_database(
+    database: ProfilingDatabase, kernel: str | None = None, progress: Progress | None = None
+) -> DatabaseCheck:
+    """Load every table (or one kernel's) and report what was found; `progress(kernel, done, total)` is told of each.
+
+    Raises UnknownNameError for a kernel that has neither a table nor an entry.
+    """
+    mapping = database.mapping
+    mapped, present = mapping.kernel_names(), database.kernels_on_disk()
+    names = tuple(dict.fromkeys((*present, *mapped)))
+    if kernel is not None and kernel not in names:
+        raise UnknownNameError(f"no kernel {kernel!r} in {database.path}{nearest(kernel, names)}")
+    wanted = sorted(names) if kernel is None else [kernel]
+    reports = []
+    for i, name in enumerate(wanted):
+        reports.append(_report(database, name))
+        if progress is not None:
+            progress(name, i + 1, len(wanted))
+    tables = tuple(report for report in reports if not _absent(report))
+    return DatabaseCheck(
+        str(database.path),
+        database.synthetic,
+        mapping.header.get("provenance", ""),
+        len(mapping.operators),
+        tables,
+        mapping.unknown_keys,
+        mapping.inert_policies,
+        tuple(report.kernel for report in reports if _absent(report)),
+        tuple(name for name in wanted if name in present and name not in mapped),
+    )
+
+
+def _absent(report: LoadReport) -> bool:
+    return report.status == _ABSENT
+
+
+def _report(database: ProfilingDatabase, kernel: str) -> LoadReport:
+    from tensor_cast.performance_model.profiling_database.kernel_table import TensorTable
+
+    report = database.report(kernel)
+    sizes: list[int] = []
+    if kernel.startswith("hcom_"):
+        collective = database.communication_table(kernel)
+        sizes = [len(rows) for rows in collective.groups.values()] if collective is not None else []
+    else:
+        table = database.table(kernel)
+        sizes = _signatures(table) if isinstance(table, TensorTable) else []
+    if not sizes:
+        return report
+    spans = (min(sizes), int(statistics.median(sizes)), max(sizes))
+    return replace(report, regimes=len(sizes), points_per_regime=spans)
+
+
+def _signatures(table: TensorTable) -> list[int]:
+    """How many rows each signature has."""
+    counts: Counter[object] = Counter()
+    for row in range(len(table)):
+        tensors = (*table.row_inputs(row), None, *(table.row_outputs(row) or ()))
+        counts[tuple(None if spec is None else (spec.rank, spec.dtype, spec.format) for spec in tensors)] += 1
+    return list(counts.values())

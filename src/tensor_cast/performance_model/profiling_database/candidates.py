@@ -1,0 +1,95 @@
+"""From a kernel table to a candidate index: rows described by a path, grouped by regime, rejections counted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable
+from typing import TYPE_CHECKING
+
+from tensor_cast.performance_model.profiling_database.interpolation_index import (
+    CandidateGroup,
+    CandidateIndex,
+)
+from tensor_cast.performance_model.profiling_database.kernel_table import ColumnTable, TensorTable
+from tensor_cast.performance_model.profiling_database.op_mapping import KernelPolicy, OperatorEntry
+from tensor_cast.performance_model.profiling_database.paths.path import Candidate, OperatorPath
+from tensor_cast.performance_model.profiling_database.points import PointSet, RegimeKey
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["build_index"]
+
+
+def build_index(
+    path: OperatorPath,
+    table: TensorTable | ColumnTable,
+    entry: OperatorEntry,
+    policy: KernelPolicy,
+    view: str = "",
+) -> CandidateIndex:
+    """All candidates of a table under a path.  O(rows), once per path, kernel and view."""
+    if isinstance(table, ColumnTable):
+        return _from_columns(table)
+    return _from_tensors(path, table, entry, policy, view)
+
+
+def _from_tensors(
+    path: OperatorPath, table: TensorTable, entry: OperatorEntry, policy: KernelPolicy, view: str
+) -> CandidateIndex:
+    rejected: Counter[str] = Counter(table.report.rejected)
+    groups: dict[RegimeKey, list[tuple[int, Candidate]]] = {}
+    latency = table.candidate_latency.values
+    for row in range(len(table)):
+        if not latency[row] > 0:
+            rejected["latency_invalid"] += 1
+            continue
+        described = path.candidate(table, row, entry, policy, view)
+        if isinstance(described, str):
+            rejected[described] += 1
+            continue
+        groups.setdefault(described.regime, []).append((row, described))
+    made = [CandidateGroup(key, _points(table, members)) for key, members in groups.items()]
+    return CandidateIndex(made, rejected, table.report.rows_read)
+
+
+def _points(table: TensorTable, members: list[tuple[int, Candidate]]) -> PointSet:
+    import numpy as np
+
+    rows = np.array([row for row, _ in members], dtype=np.int64)
+    names = dict.fromkeys(axis for _, candidate in members for axis in candidate.axes)
+    axes = {name: np.array([candidate.axes.get(name, np.nan) for _, candidate in members]) for name in names}
+    choice = table.candidate_latency
+    labels = np.array([choice.label(int(row)) for row in rows], dtype=np.int64)
+    return PointSet(axes, choice.values[rows], rows, labels, identities=_codes([c.identity for _, c in members]))
+
+
+def _codes(values: list[Hashable]) -> NDArray[np.int64] | None:
+    import numpy as np
+
+    if all(value is None for value in values):
+        return None
+    numbers: dict[Hashable, int] = {}
+    return np.array([numbers.setdefault(value, len(numbers)) for value in values], dtype=np.int64)
+
+
+def _from_columns(table: ColumnTable) -> CandidateIndex:
+    import numpy as np
+
+    order = np.argsort(table.regime_codes, kind="stable")
+    codes = table.regime_codes[order]
+    starts = np.flatnonzero(np.append(True, codes[1:] != codes[:-1])) if len(codes) else np.zeros(0, dtype=np.int64)
+    constants = tuple(table.constants.items())
+    groups = []
+    for code, chosen in zip(codes[starts], np.split(order, starts[1:]) if len(codes) else [], strict=True):
+        key = (*constants, *zip(table.fact_names, table.regime_keys[int(code)], strict=True))
+        points = PointSet(
+            {axis: values[chosen] for axis, values in table.axes.items()},
+            table.latency_us[chosen],
+            chosen.astype(np.int64),
+            variants=table.variant_codes[chosen] if table.variants else None,
+            unusable=table.ambiguous[chosen],
+        )
+        groups.append(CandidateGroup(key, points))
+    return CandidateIndex(groups, table.report.rejected, table.report.rows_read)

@@ -1,0 +1,149 @@
+"""The details of answers and misses: which rows, which axes, which boundaries, what was tried and why it failed.
+
+Source: Phase 1 facts, sections 3.3 and 9; seed RFC, section 6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tensor_cast.performance_model.profiling_database.data_source import MissReason
+from tensor_cast.performance_model.profiling_database.interpolation_index import (
+    Attempt,
+    CandidateGroup,
+    Found,
+)
+from tensor_cast.performance_model.profiling_database.kernel_table import ColumnTable, TensorTable
+from tensor_cast.performance_model.profiling_database.paths.path import Target
+
+__all__ = ["KernelAttempt", "deciding_attempt", "found_details", "miss_details", "shape_rule"]
+
+_MANY_ROWS: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class KernelAttempt:
+    """One kernel that did not answer, and why."""
+
+    kernel: str
+    reason: MissReason
+    details: Mapping[str, Any]
+    target: Target | None = None
+    deciding: Attempt | None = None
+
+    def to_details(self) -> dict[str, Any]:
+        return {"kernel_type": self.kernel, "status": str(self.reason), **self.details}
+
+
+def deciding_attempt(attempts: Sequence[Attempt]) -> Attempt | None:
+    """The attempt whose reason is reported: the first that is not about a missing axis, else the first."""
+    for attempt in attempts:
+        if attempt.reason is not MissReason.MISSING_TARGET_AXIS:
+            return attempt
+    return attempts[0] if attempts else None
+
+
+def shape_rule(found: Found, transformed: bool) -> str:
+    """The rule recorded in `shape_match_info`."""
+    if found.method == "exact_coordinate":
+        return "exact_coordinate"
+    family = {"linear_1d": "linear", "griddata_linear": "griddata_linear"}.get(found.method, found.method)
+    return f"interpolated_{found.dim}d_{family}" + ("_sqrt" if transformed else "")
+
+
+def found_details(
+    found: Found, target: Target, group: CandidateGroup, table: TensorTable | ColumnTable, transform: str | None
+) -> dict[str, Any]:
+    """Everything an answer rests on."""
+    merged = found.merged
+    coordinates = [merged.coordinates[vertex].tolist() for vertex in found.vertices]
+    asked = [target.axes[axis] for axis in found.axes]
+    transformed = transform is not None and "seq" in found.axes and found.dim > 0
+    details: dict[str, Any] = {
+        "kernel_type": table.kernel,
+        "method": found.method + ("_sqrt" if transformed else ""),
+        "interpolation_dim": found.dim,
+        "axes": list(found.axes),
+        "target": dict(zip(found.axes, asked, strict=True)),
+        "axis_boundary": {
+            axis: [min(c[i] for c in coordinates), max(c[i] for c in coordinates)] for i, axis in enumerate(found.axes)
+        },
+        "candidate_points": [dict(zip(found.axes, c, strict=True)) for c in coordinates],
+        "candidate_count": merged.filtered,
+        "exact_fields": dict(group.regime_key),
+        "effective_filters": [axis for axis in target.axes if axis not in found.axes],
+        "unfiltered_due_to_missing_axis": [],
+        "exact_coordinate_match": any(c == asked for c in coordinates),
+        "matched_row_meta": [row for vertex in found.vertices for row in _vertex_rows(found, vertex, table)],
+    }
+    if found.dim == 1 and len(found.vertices) == 1:
+        details["exact_axis_value"] = True
+    if found.dim > 1:
+        details["simplex"] = {
+            "simplex_vertex_indices": list(found.vertices),
+            "barycentric_weights": list(found.weights),
+        }
+        details["grid_quality"] = {"unique_point_count": len(merged.usable), "filtered_point_count": merged.filtered}
+    if transformed:
+        details |= _untransformed(found, asked, coordinates)
+    if found.attempts:
+        details["attempts"] = [attempt.to_details() for attempt in found.attempts]
+    return details
+
+
+def _vertex_rows(found: Found, vertex: int, table: TensorTable | ColumnTable) -> list[dict[str, Any]]:
+    merged = found.merged
+    rows = merged.members(vertex).tolist()
+    meta = _row_meta(table, rows[0])
+    if len(rows) == 1:
+        return [meta]
+    latencies = merged.member_latencies(vertex)
+    meta |= {
+        "aggregation": "median",
+        "latency_us": float(merged.values[vertex]),
+        "duplicate_count": len(rows),
+        "duplicate_row_indices": rows[:_MANY_ROWS],
+        "duplicate_row_meta": [_row_meta(table, row) for row in rows[:_MANY_ROWS]],
+        "duplicate_latency_min_us": float(latencies.min()),
+        "duplicate_latency_max_us": float(latencies.max()),
+        "duplicate_latency_std_us": float(latencies.std()),
+    }
+    return [meta]
+
+
+def _row_meta(table: TensorTable | ColumnTable, row: int) -> dict[str, Any]:
+    if isinstance(table, ColumnTable):
+        return table.row_meta(row)
+    return table.row_meta(row, table.candidate_latency)
+
+
+def _untransformed(found: Found, asked: list[float], coordinates: list[list[float]]) -> dict[str, Any]:
+    at = found.axes.index("seq")
+    lengths = [round(c[at] ** 2) for c in coordinates]
+    return {
+        "axis_transform": "sqrt(seq)",
+        "target_pre_transform": {"seq": round(asked[at] ** 2)},
+        "axis_boundary_pre_transform": {"seq": [min(lengths), max(lengths)]},
+    }
+
+
+def miss_details(kernels: Sequence[str], attempts: Sequence[KernelAttempt]) -> dict[str, Any]:
+    """What a reader needs to see why nothing answered."""
+    details: dict[str, Any] = {
+        "attempted_kernel_types": list(kernels),
+        "attempts": [attempt.to_details() for attempt in attempts],
+    }
+    shown = next((attempt for attempt in attempts if attempt.deciding is not None), None)
+    shown = shown or next((attempt for attempt in attempts if attempt.target is not None), None)
+    if shown is not None and shown.target is not None:
+        details["target_axes"] = dict(shown.target.axes)
+        details["target_regime"] = dict(shown.target.regime)
+        if shown.deciding is not None and shown.deciding.measured:
+            spans = zip(shown.deciding.axes, shown.deciding.measured, strict=True)
+            details["measured_range"] = dict(spans)
+    for attempt in attempts:
+        if "hint" in attempt.details:
+            details.setdefault("hint", attempt.details["hint"])
+    return details

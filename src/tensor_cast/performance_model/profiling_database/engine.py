@@ -1,0 +1,264 @@
+"""The one engine behind every path: exact coordinate, then 1D, 2D, 3D inside the matching regimes, kernel by kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from tensor_cast.leaf import LeafOp
+from tensor_cast.performance_model.profiling_database.candidates import build_index
+from tensor_cast.performance_model.profiling_database.data_source import (
+    Miss,
+    MissReason,
+    QueryResult,
+    QuerySource,
+    ShapeMatchInfo,
+)
+from tensor_cast.performance_model.profiling_database.diagnostics import (
+    KernelAttempt,
+    deciding_attempt,
+    found_details,
+    miss_details,
+    shape_rule,
+)
+from tensor_cast.performance_model.profiling_database.exact.context import ExactContext
+from tensor_cast.performance_model.profiling_database.interpolation_index import (
+    CONFIDENCE,
+    Attempt,
+    CandidateGroup,
+    CandidateIndex,
+    Found,
+    Method,
+    Pick,
+)
+from tensor_cast.performance_model.profiling_database.kernel_table import LABELS, ColumnTable, TensorTable
+from tensor_cast.performance_model.profiling_database.op_mapping import KernelPolicy, OperatorEntry
+from tensor_cast.performance_model.profiling_database.paths.path import OperatorPath, Target
+
+__all__ = ["InterpolationEngine"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """One operator on its way through one path."""
+
+    path: OperatorPath
+    leaf: LeafOp
+    entry: OperatorEntry
+    fallback_from: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """A question as one group of rows sees it, restricted to one latency source or kernel variant."""
+
+    table: TensorTable | ColumnTable
+    group: CandidateGroup
+    target: Target
+    pick: Pick
+
+
+class InterpolationEngine:
+    """Prepared indexes are kept in the context; every answer names the rows and the policy it used."""
+
+    def __init__(self, context: ExactContext) -> None:
+        self._context = context
+
+    def answer(self, path: OperatorPath, leaf: LeafOp, entry: OperatorEntry, fallback_from: str) -> QueryResult | Miss:
+        """The first kernel that answers, or a miss that keeps every attempt."""
+        refused = path.refuses(self._context, leaf, entry)
+        if refused is not None:
+            return refused
+        question = _Question(path, leaf, entry, fallback_from)
+        attempts: list[KernelAttempt] = []
+        for kernel in path.kernels(entry):
+            outcome = self._kernel(question, kernel)
+            if isinstance(outcome, QueryResult):
+                return outcome
+            attempts.append(outcome)
+        return _miss(question, attempts)
+
+    def index(
+        self, path: OperatorPath, table: TensorTable | ColumnTable, entry: OperatorEntry, view: str = ""
+    ) -> CandidateIndex:
+        """The candidates of a table under a path, built once."""
+        policy = self._policy(entry, table.kernel)
+        key = ("candidates", path.index_key(entry, policy), table.kernel, view)
+        return self._context.cached(key, lambda: build_index(path, table, entry, policy, view))
+
+    def method(self, entry: OperatorEntry, kernel: str) -> Method:
+        """How a kernel is interpolated.  The ceiling is the kernel's own, other policies may be the primary's."""
+        policy = self._policy(entry, kernel)
+        own = self._context.database.mapping.policies.get(kernel)
+        ceiling = None if own is None else own.max_interpolation_dim
+        return Method(ceiling, policy.method, policy.axis_order == "tightest", policy.frontier_guard)
+
+    def _policy(self, entry: OperatorEntry, kernel: str) -> KernelPolicy:
+        return self._context.database.mapping.policy(kernel, entry.kernel_type)
+
+    def _kernel(self, question: _Question, kernel: str) -> QueryResult | KernelAttempt:
+        path, entry = question.path, question.entry
+        table = self._context.database.table(kernel)
+        if table is None:
+            problems = self._context.database.report(kernel).problems
+            return KernelAttempt(kernel, path.table_missing, {"table": list(problems)})
+        targets = path.targets(self._context, question.leaf, entry, table, self._policy(entry, kernel))
+        if isinstance(targets, Miss):
+            return KernelAttempt(kernel, targets.reason, {**targets.details, "subject": targets.subject})
+        attempt: KernelAttempt | None = None
+        for target in targets:
+            outcome = self._target(question, table, target)
+            if isinstance(outcome, QueryResult):
+                return outcome
+            if attempt is None or attempt.deciding is None:
+                attempt = outcome
+        return attempt or KernelAttempt(kernel, path.final_reason, {})
+
+    def _target(
+        self, question: _Question, table: TensorTable | ColumnTable, target: Target
+    ) -> QueryResult | KernelAttempt:
+        path = question.path
+        index = self.index(path, table, question.entry, target.view)
+        groups = index.matching(target.regime, path.allow_extra, path.required(target, table))
+        if not groups:
+            details = {
+                "rejected_rows": dict(index.rejected),
+                "usable_points": index.usable_points,
+                "nearest_regime_differs_in": index.nearest_mismatch(target.regime),
+            }
+            return KernelAttempt(table.kernel, MissReason.REGIME_KEY_UNMATCHED, details, target)
+        method = self.method(question.entry, table.kernel)
+        failed: list[Attempt] = []
+        for reading in _readings(path, table, target, groups, failed):
+            outcome = _search(path, reading, method)
+            if isinstance(outcome, Found):
+                return self._result(question, reading, outcome)
+            failed += outcome
+        return _failed(path, table, index, target, failed)
+
+    def _result(self, question: _Question, reading: _Reading, found: Found) -> QueryResult:
+        path, entry, target, table = question.path, question.entry, reading.target, reading.table
+        policy = self._policy(entry, table.kernel)
+        transform = policy.axis_transform if "seq" in target.axes else None
+        label = reading.pick.label
+        confidence = CONFIDENCE[found.dim]
+        details = found_details(found, target, reading.group, table, transform)
+        details |= {
+            "confidence": confidence,
+            "fallback_from": question.fallback_from,
+            "query_mode": entry.query_mode,
+            "interpolation_path": path.path_name(found.dim),
+            "latency_source_attempt": "all" if label is None else f"{LABELS[label].split('_')[0]}_only",
+        }
+        details |= {key: value for key, value in target.notes.items() if value is not None}
+        details |= _named_policy(policy, found)
+        if entry.facts:
+            details["mapping_facts"] = dict(entry.facts)
+        if table.synthetic:
+            details["synthetic"] = self._context.database.mapping.header.get("provenance", "synthetic")
+        info = ShapeMatchInfo(
+            tuple(spec.shape for spec in question.leaf.tensors),
+            tuple(tuple(found.merged.coordinates[v].tolist()) for v in found.vertices),
+            shape_rule(found, transform is not None),
+        )
+        source = QuerySource.MEASURED if found.dim == 0 else QuerySource.INTERPOLATED
+        return QueryResult(found.latency_us, confidence, source, details, info)
+
+
+def _readings(
+    path: OperatorPath,
+    table: TensorTable | ColumnTable,
+    target: Target,
+    groups: tuple[CandidateGroup, ...],
+    failed: list[Attempt],
+) -> Iterator[_Reading]:
+    """Each group as the path fits the target to it, once per latency source where sources are kept apart."""
+    for group in path.ordered(groups):
+        fitted = path.fit(target, group)
+        if isinstance(fitted, MissReason):
+            failed.append(Attempt(tuple(target.axes), fitted, len(group)))
+            continue
+        for pick in _picks(path, table, fitted[1], fitted[0]):
+            yield _Reading(table, fitted[1], fitted[0], pick)
+
+
+def _picks(
+    path: OperatorPath, table: TensorTable | ColumnTable, group: CandidateGroup, target: Target
+) -> tuple[Pick, ...]:
+    if isinstance(table, ColumnTable):
+        if target.variant is None or not table.variants:
+            return (Pick(),)
+        return (Pick(variant=table.variants.index(target.variant) if target.variant in table.variants else -1),)
+    if not path.source_pure or not group.labels:
+        return (Pick(),)
+    return tuple(Pick(label) for label in group.labels)
+
+
+def _search(path: OperatorPath, reading: _Reading, method: Method) -> Found | tuple[Attempt, ...]:
+    group, target, pick = reading.group, reading.target, reading.pick
+    if path.checks_exact:
+        exact = group.exact(target.axes, pick)
+        if isinstance(exact, Found):
+            return exact
+        if exact.reason in (MissReason.AMBIGUOUS_DUPLICATE_COORDINATE, MissReason.KERNEL_VARIANT_AMBIGUOUS):
+            return (exact,)
+    return group.interpolate(target.axes, path.axis_groups(target, reading.table), method, pick, path.matchers())
+
+
+def _failed(
+    path: OperatorPath,
+    table: TensorTable | ColumnTable,
+    index: CandidateIndex,
+    target: Target,
+    failed: list[Attempt],
+) -> KernelAttempt:
+    deciding = deciding_attempt(failed)
+    details: dict[str, Any] = {
+        "rejected_rows": dict(index.rejected),
+        "axis_attempts": [attempt.to_details() for attempt in failed],
+    }
+    reason = path.final_reason if deciding is None else deciding.reason
+    return KernelAttempt(table.kernel, reason, details, target, deciding)
+
+
+def _miss(question: _Question, attempts: list[KernelAttempt]) -> Miss:
+    path, entry = question.path, question.entry
+    decisive = _decisive(attempts)
+    details = miss_details(path.kernels(entry), attempts)
+    details |= {
+        "path_reason": str(path.final_reason),
+        "interpolation_path": path.name,
+        "query_mode": entry.query_mode,
+        "compute_subcategory": entry.compute_subcategory,
+        "fallback_from": question.fallback_from,
+    }
+    if decisive is None:
+        return Miss(path.final_reason, details=details)
+    subject = str(decisive.details.get("subject", "")) if decisive.target is None else ""
+    return Miss(decisive.reason, subject, details)
+
+
+def _decisive(attempts: list[KernelAttempt]) -> KernelAttempt | None:
+    """The attempt that got furthest: geometry, then regime, then target, then table."""
+
+    def depth(attempt: KernelAttempt) -> int:
+        if attempt.deciding is not None:
+            return 3
+        if attempt.target is not None:
+            return 2
+        return 0 if "table" in attempt.details else 1
+
+    return max(attempts, key=depth, default=None)
+
+
+def _named_policy(policy: KernelPolicy, found: Found) -> dict[str, Any]:
+    """Departures from the default method that shaped this answer."""
+    named: dict[str, Any] = {}
+    if found.dim and policy.axis_order != "listed":
+        named["axis_order"] = policy.axis_order
+    if found.dim > 1 and policy.method != "simplex":
+        named["method"] = policy.method
+    if found.dim > 1 and policy.frontier_guard:
+        named["frontier_guard"] = True
+    return {"policy": named} if named else {}

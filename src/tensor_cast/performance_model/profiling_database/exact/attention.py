@@ -1,0 +1,204 @@
+"""Exact lookup of dense attention: heads, head size, dtype and runtime columns equal, context within 16 tokens.
+
+Source: exact-lookup facts, section 7.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass
+from typing import Final
+
+from tensor_cast.dtypes import profile_dtype
+from tensor_cast.leaf import LeafOp, Shape
+from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason, QueryResult
+from tensor_cast.performance_model.profiling_database.exact.context import (
+    ExactContext,
+    csv_missing,
+    measured,
+)
+from tensor_cast.performance_model.profiling_database.exact.matching import InputRule, Rank
+from tensor_cast.performance_model.profiling_database.exact.row_index import RowMatch
+from tensor_cast.performance_model.profiling_database.kernel_table import TensorTable
+from tensor_cast.performance_model.profiling_database.shapes import is_padded, to_nd
+
+__all__ = [
+    "SEQ_TOLERANCE",
+    "AttentionParams",
+    "attention_params",
+    "average_context",
+    "integer_cell",
+    "lookup_attention",
+    "normalise_query",
+    "sequence_column",
+    "tokens_match",
+]
+
+SEQ_TOLERANCE: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionParams:
+    """What dense attention is matched on.  None leaves a field unconstrained."""
+
+    tokens: int
+    heads: int
+    head_dim: int
+    dtype: str
+    avg_seq_len: int
+    sparse_mode: int | None = 3
+    num_kv_heads: int | None = None
+    input_layout: str | None = None
+
+
+def normalise_query(shape: Shape, head_dim: int) -> Shape | None:
+    """`(tokens, heads, head_dim)` of a query: rank 3 as is, `(B,N,1,D)` without the 1, `(T, heads*dim)` split."""
+    if len(shape) == 3:
+        return shape
+    if len(shape) == 4 and shape[2] == 1:
+        return (shape[0], shape[1], shape[3])
+    if len(shape) == 2 and head_dim > 0 and shape[1] % head_dim == 0 and shape[1]:
+        return (shape[0], shape[1] // head_dim, head_dim)
+    return None
+
+
+def average_context(leaf: LeafOp) -> int | Miss:
+    """The mean of the context lengths, truncated."""
+    requests = leaf.requests
+    if requests is not None and requests.kv_lens:
+        return int(sum(requests.kv_lens) / len(requests.kv_lens))
+    if leaf.role("seq_lens") is not None:
+        return Miss(MissReason.INVALID_SEQ_LENS, details={"hint": "seq_lens has no values (a meta tensor?)"})
+    return Miss(MissReason.MISSING_SEQ_LENS, details={"hint": "give the context length of each request (kv_lens)"})
+
+
+def attention_params(leaf: LeafOp) -> AttentionParams | Miss:
+    """The match fields of an attention operator, or the miss that names what is missing."""
+    query, key = leaf.role("query"), leaf.role("key")
+    if query is None:
+        return Miss(MissReason.QUERY_NOT_TENSOR)
+    dtype = profile_dtype(query.dtype)
+    if dtype is None:
+        return Miss(MissReason.DTYPE_UNMAPPED, query.dtype)
+    if key is None or key.rank < 2:
+        return Miss(MissReason.INSUFFICIENT_ARGS, details={"hint": "attention needs query, key and value"})
+    normal = normalise_query(query.shape, key.shape[-1])
+    if normal is None:
+        return Miss(MissReason.Q_SHAPE_NORMALIZE_FAILED, details={"query_shape": list(query.shape)})
+    context_length = average_context(leaf)
+    if isinstance(context_length, Miss):
+        return context_length
+    layout = {3: "TND", 4: "BNSD_NBSD"}.get(query.rank)
+    tokens, heads, head_dim = normal
+    return AttentionParams(tokens, heads, head_dim, dtype, context_length, 3, key.shape[-2], layout)
+
+
+def lookup_attention(
+    context: ExactContext, leaf: LeafOp, kernels: tuple[str, ...], params: AttentionParams
+) -> QueryResult | Miss:
+    """The row nearest in context length; ties go to the earliest row."""
+    tables = [table for kernel in kernels if (table := context.tensor_table(kernel)) is not None]
+    if not tables:
+        return csv_missing(context, kernels)
+    best: tuple[int, TensorTable, int] | None = None
+    for table in tables:
+        index = context.cached(("attention", table.kernel), lambda table=table: _ContextIndex(table))  # type: ignore[misc]
+        for gap, row in index.near(params):
+            if best is None or gap < best[0]:
+                best = (gap, table, row)
+    if best is None:
+        details = {"attempted_kernel_types": list(kernels), "target_axes": {"seq": float(params.avg_seq_len)}}
+        return Miss(MissReason.SHAPE_MISMATCH, details=details)
+    _, table, row = best
+    return measured(
+        context,
+        table,
+        RowMatch(row, InputRule("attention", Rank.RESHAPED)),
+        leaf,
+        confidence=0.9,
+        avg_seq_len=sequence_length(table, row),
+        sparse_mode=params.sparse_mode,
+        num_kv_heads=params.num_kv_heads,
+    )
+
+
+def sequence_column(table: TensorTable) -> str | None:
+    """The column that holds the mean context length: the current or the legacy spelling."""
+    return next((name for name in ("Runtime avg_seq_len", "avg_seq_len") if name in table.extra), None)
+
+
+def sequence_length(table: TensorTable, row: int) -> int | None:
+    """The row's mean context length, or None where blank or negative (-1 means unknown)."""
+    column = sequence_column(table)
+    value = None if column is None else integer_cell(table, row, column)
+    return value if value is not None and value >= 0 else None
+
+
+def integer_cell(table: TensorTable, row: int, column: str) -> int | None:
+    """An integer from an extra column, or None for blank, NaN and text."""
+    text = table.cell(row, column)
+    if text is None:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return int(value) if math.isfinite(value) else None
+
+
+def tokens_match(target: int, measured_tokens: int) -> bool:
+    """Equal, or block-padded in either direction."""
+    return target == measured_tokens or is_padded(target, measured_tokens) or is_padded(measured_tokens, target)
+
+
+class _ContextIndex:
+    """Rows by (heads, head size, dtype), each list sorted by context length."""
+
+    def __init__(self, table: TensorTable) -> None:
+        self._table = table
+        self._groups: dict[tuple[int, int, str], list[tuple[int, int, int]]] = {}
+        self._flat: dict[tuple[int, str], list[tuple[int, int, int]]] = {}
+        for row in range(len(table)):
+            seq = sequence_length(table, row)
+            query = table.inputs[row][0] if table.inputs[row] else None
+            if seq is None or query is None or not table.exact_latency.values[row] > 0:
+                continue
+            shape = to_nd(query.shape, query.format)
+            normal = normalise_query(shape, 0)
+            if normal is not None:
+                self._groups.setdefault((normal[1], normal[2], query.dtype), []).append((seq, row, normal[0]))
+            elif len(shape) == 2:
+                self._flat.setdefault((shape[1], query.dtype), []).append((seq, row, shape[0]))
+        for rows in (*self._groups.values(), *self._flat.values()):
+            rows.sort()
+
+    def near(self, params: AttentionParams) -> list[tuple[int, int]]:
+        """(gap, row) of acceptable rows within the tolerance, nearest first, file order among equals."""
+        rows = (
+            *_window(self._groups.get((params.heads, params.head_dim, params.dtype), []), params.avg_seq_len),
+            *_window(self._flat.get((params.heads * params.head_dim, params.dtype), []), params.avg_seq_len),
+        )
+        found = [
+            (abs(seq - params.avg_seq_len), row)
+            for seq, row, tokens in rows
+            if tokens_match(params.tokens, tokens) and self._runtime_equal(row, params)
+        ]
+        return sorted(found)
+
+    def _runtime_equal(self, row: int, params: AttentionParams) -> bool:
+        table = self._table
+        for column, value in (
+            ("Runtime sparse_mode", params.sparse_mode),
+            ("Runtime num_key_value_heads", params.num_kv_heads),
+        ):
+            if value is not None and column in table.extra and integer_cell(table, row, column) != value:
+                return False
+        layout = table.cell(row, "Runtime input_layout")
+        return layout is None or params.input_layout is None or layout == params.input_layout
+
+
+def _window(rows: list[tuple[int, int, int]], target: int) -> list[tuple[int, int, int]]:
+    low = bisect_left(rows, (target - SEQ_TOLERANCE, -1, -1))
+    high = bisect_right(rows, (target + SEQ_TOLERANCE, 2**62, 2**62))
+    return rows[low:high]

@@ -1,0 +1,132 @@
+"""Composites as the base owns them: alternatives plus a collective, or decomposed children with a PARTIAL sum.
+
+Source: exact-lookup facts, section 9.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from tensor_cast.dtypes import dtype_bytes, profile_dtype
+from tensor_cast.leaf import LeafOp
+from tensor_cast.performance_model.decomposition import SubKernel, decompose, is_decomposable
+from tensor_cast.performance_model.profiling_database.data_source import (
+    Miss,
+    MissReason,
+    QueryResult,
+    QuerySource,
+    SubKernelShapeInfo,
+)
+from tensor_cast.performance_model.profiling_database.exact.attention import (
+    AttentionParams,
+    average_context,
+    lookup_attention,
+)
+from tensor_cast.performance_model.profiling_database.exact.communication import lookup_message, rank_group
+from tensor_cast.performance_model.profiling_database.exact.compute import lookup_compute
+from tensor_cast.performance_model.profiling_database.exact.context import ExactContext
+from tensor_cast.performance_model.profiling_database.op_mapping import OperatorEntry
+
+__all__ = ["lookup_composite"]
+
+_QUANTISED_INPUT = ("int8", "uint8", "float8_e4m3fn", "float8_e5m2")
+
+
+def lookup_composite(context: ExactContext, leaf: LeafOp, entry: OperatorEntry) -> QueryResult | Miss:
+    """A registered decomposition wins over a static list of sub-kernels."""
+    if is_decomposable(leaf.name):
+        return _decomposed(context, leaf, entry)
+    return _static(context, leaf, entry)
+
+
+def _static(context: ExactContext, leaf: LeafOp, entry: OperatorEntry) -> QueryResult | Miss:
+    if not entry.sub_kernels:
+        return Miss(MissReason.NO_SUB_KERNELS)
+    compute = tuple(name for name in entry.sub_kernels if not name.startswith("hcom_"))
+    collectives = tuple(name for name in entry.sub_kernels if name.startswith("hcom_"))
+    hit = lookup_compute(context, leaf, compute, entry.tc_input_count)
+    if isinstance(hit, Miss):
+        return hit
+    parts = [(str(hit.details["kernel_type"]), hit)]
+    for name in collectives:
+        found = _collective(context, leaf, name)
+        if isinstance(found, Miss):
+            return replace(found, reason=MissReason.COMM_SUB_KERNEL_MISS, subject=name)
+        parts.append((name, found))
+    return _summed(parts, parts[0][0], 0.9 if collectives else 0.8, "compute kernel plus collectives")
+
+
+def _collective(context: ExactContext, leaf: LeafOp, kernel: str) -> QueryResult | Miss:
+    group = rank_group(leaf)
+    left, right = (*leaf.tensors, None, None)[:2]
+    if group is None or left is None or right is None:
+        return Miss(MissReason.INVALID_ARGS, details={"hint": "two matrices and a rank_group are needed"})
+    width = 2.0 if left.dtype in _QUANTISED_INPUT else dtype_bytes(left.dtype)
+    size = int(left.shape[0] * right.shape[-1] * width)
+    return lookup_message(context, kernel, size, group, (left.shape, right.shape))
+
+
+def _decomposed(context: ExactContext, leaf: LeafOp, entry: OperatorEntry) -> QueryResult | Miss:
+    children = decompose(leaf)
+    if not children:
+        return Miss(MissReason.DECOMPOSE_FAILED, details={"hint": "the call lacks weights or widths"})
+    hits: list[tuple[str, QueryResult]] = []
+    missed: list[str] = []
+    for part in children:
+        found = _child(context, part)
+        if isinstance(found, QueryResult):
+            hits.append((str(found.details["kernel_type"]), found))
+        elif part.is_attention:
+            return replace(found, reason=MissReason.ATTENTION_SUB_KERNEL_MISS, subject=part.kernels[0])
+        else:
+            missed.append(part.kernels[0])
+    if not missed:
+        return _summed(hits, ",".join(name for name, _ in hits), 0.8, "decomposed sub-kernels")
+    miss = Miss(MissReason.SUB_KERNEL_MISS, ",".join(missed), {"attempted_kernel_types": missed})
+    if not hits or entry.require_all_sub_kernels:
+        return miss
+    total = _summed(hits, ",".join(name for name, _ in hits), len(hits) / len(children), "partial sum")
+    details: dict[str, Any] = {
+        **total.details,
+        "hit_kernels": [name for name, _ in hits],
+        "missed_kernels": missed,
+        "partial": True,
+        "miss_reason": miss.code,
+    }
+    return replace(total, source=QuerySource.PARTIAL, details=details)
+
+
+def _child(context: ExactContext, part: SubKernel) -> QueryResult | Miss:
+    if not part.is_attention:
+        return lookup_compute(context, part.leaf, part.kernels, part.input_count)
+    query = part.leaf.inputs[0]
+    dtype = profile_dtype(query.dtype)
+    length = average_context(part.leaf)
+    if dtype is None:
+        return Miss(MissReason.DTYPE_UNMAPPED, query.dtype)
+    if isinstance(length, Miss):
+        return length
+    tokens, heads, width = query.shape
+    params = AttentionParams(tokens, heads, width, dtype, length, part.sparse_mode, part.num_kv_heads)
+    return lookup_attention(context, part.leaf, part.kernels, params)
+
+
+def _summed(parts: list[tuple[str, QueryResult]], kernel: str, confidence: float, note: str) -> QueryResult:
+    details: dict[str, Any] = {
+        "kernel_type": kernel,
+        "sub_kernel_durations": [(name, part.latency_us) for name, part in parts],
+        "composite": True,
+        "note": note,
+        "matched_row_meta": [row for _, part in parts for row in part.details.get("matched_row_meta", ())],
+    }
+    synthetic = next((part.details["synthetic"] for _, part in parts if "synthetic" in part.details), None)
+    if synthetic is not None:
+        details["synthetic"] = synthetic
+    shapes = tuple(
+        SubKernelShapeInfo(name, info.simulation_shapes, info.kernel_shapes, info.shape_match_rule)
+        for name, part in parts
+        if (info := part.shape_match_info) is not None
+    )
+    total = sum(part.latency_us for _, part in parts)
+    return QueryResult(total, confidence, QuerySource.MEASURED, details, None, shapes)

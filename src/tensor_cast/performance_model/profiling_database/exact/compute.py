@@ -1,0 +1,173 @@
+"""Exact lookup of ordinary compute, elementwise and fused-MoE operators.
+
+Source: exact-lookup facts, sections 4 to 6.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tensor_cast.dtypes import profile_dtype, profile_dtype_bytes
+from tensor_cast.leaf import LeafOp, Shape, TensorSpec
+from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason, QueryResult
+from tensor_cast.performance_model.profiling_database.exact.context import (
+    ExactContext,
+    csv_missing,
+    measured,
+    profile_inputs,
+    rescaled,
+)
+from tensor_cast.performance_model.profiling_database.exact.matching import InputRule, Rank
+from tensor_cast.performance_model.profiling_database.exact.row_index import RowMatch
+from tensor_cast.performance_model.profiling_database.kernel_table import TensorTable
+from tensor_cast.performance_model.profiling_database.op_mapping import OperatorEntry
+from tensor_cast.performance_model.profiling_database.shapes import (
+    shape_is_padded,
+    strip_leading_one,
+)
+
+__all__ = ["lookup_compute", "lookup_elementwise", "lookup_moe_fused", "parse_ep_size"]
+
+
+def lookup_compute(
+    context: ExactContext, leaf: LeafOp, kernels: tuple[str, ...], input_count: int | None
+) -> QueryResult | Miss:
+    """The best row of the first kernel that has one."""
+    inputs = profile_inputs(leaf, input_count)
+    found_table = False
+    for kernel in kernels:
+        index = context.row_index(kernel, input_count)
+        if index is None:
+            continue
+        found_table = True
+        match = None if inputs is None else index.find(inputs)
+        if match is not None:
+            return measured(context, index.table, match, leaf)
+    if not found_table:
+        return csv_missing(context, kernels)
+    return _no_row(leaf, kernels, inputs)
+
+
+def _no_row(leaf: LeafOp, kernels: tuple[str, ...], inputs: tuple[TensorSpec, ...] | None) -> Miss:
+    details: dict[str, Any] = {
+        "attempted_kernel_types": list(kernels),
+        "input_shapes": [list(spec.shape) for spec in leaf.tensors],
+    }
+    if inputs is None:
+        details["dtypes_without_a_database_name"] = sorted(
+            {spec.dtype for spec in leaf.tensors if profile_dtype(spec.dtype) is None}
+        )
+    return Miss(MissReason.SHAPE_MISMATCH, details=details)
+
+
+def lookup_elementwise(context: ExactContext, leaf: LeafOp, entry: OperatorEntry) -> QueryResult | Miss:
+    """A row with the target's output shape, whatever its inputs; another output dtype is scaled by byte width.
+
+    Without a non-scalar output the operator is looked up as ordinary compute.
+    """
+    if not leaf.outputs or not leaf.outputs[0].shape:
+        return lookup_compute(context, leaf, entry.kernels, entry.tc_input_count)
+    kernel = entry.kernel_type or ""
+    table = context.tensor_table(kernel)
+    miss = Miss(
+        MissReason.ELEMENTWISE_OUTPUT_SHAPE_MISMATCH,
+        details={"attempted_kernel_types": [kernel], "output_shape": list(leaf.outputs[0].shape)},
+    )
+    wanted = profile_dtype(leaf.outputs[0].dtype)
+    if table is None or wanted is None:
+        return miss
+    index = context.cached(("outputs", kernel), lambda: _OutputIndex(table))
+    match = index.find(strip_leading_one(leaf.outputs[0].shape), wanted)
+    if match is None:
+        return miss
+    result = measured(context, table, match, leaf, rule="elementwise", query_mode="elementwise")
+    held = index.dtype(match.row)
+    if held == wanted:
+        return result
+    scale = profile_dtype_bytes(wanted) / profile_dtype_bytes(held)
+    return rescaled(result, scale, 0.9, dtype_scale=scale)
+
+
+class _OutputIndex:
+    """Rows by the element count of their first output, and by its rounded shape for padded matches."""
+
+    def __init__(self, table: TensorTable) -> None:
+        self._outputs: dict[int, TensorSpec] = {}
+        self._by_size: dict[int, list[int]] = {}
+        self._by_block: dict[Shape, list[int]] = {}
+        for row in range(len(table)):
+            outputs = table.row_outputs(row)
+            if not outputs or not outputs[0].shape or not table.exact_latency.values[row] > 0:
+                continue
+            self._outputs[row] = outputs[0]
+            self._by_size.setdefault(outputs[0].numel, []).append(row)
+            for shape in {outputs[0].shape, strip_leading_one(outputs[0].shape)}:
+                self._by_block.setdefault(_rounded(shape), []).append(row)
+
+    def dtype(self, row: int) -> str:
+        return self._outputs[row].dtype
+
+    def find(self, target: Shape, dtype: str) -> RowMatch | None:
+        flat = (target[0] * target[1], target[2]) if len(target) == 3 else target
+        rows = set(self._by_size.get(TensorSpec(target, dtype).numel, ()))
+        rows.update(self._by_block.get(_rounded(target), ()), self._by_block.get(_rounded(flat), ()))
+        best: RowMatch | None = None
+        for row in sorted(rows):
+            rank = _output_rank(target, flat, self._outputs[row].shape)
+            if rank is None or not self._comparable(row, dtype):
+                continue
+            if best is None or rank < best.rule.rank:
+                best = RowMatch(row, InputRule("elementwise", rank))
+        return best
+
+    def _comparable(self, row: int, dtype: str) -> bool:
+        held = self._outputs[row].dtype
+        return held == dtype or (profile_dtype_bytes(held) > 0 and profile_dtype_bytes(dtype) > 0)
+
+
+def _rounded(shape: Shape) -> Shape:
+    return tuple(-(-dim // 64) * 64 for dim in shape)
+
+
+def _output_rank(target: Shape, flat: Shape, row: Shape) -> Rank | None:
+    row_bare = strip_leading_one(row)
+    if target == row:
+        return Rank.IDENTITY
+    if target == row_bare or (len(target) == 3 and len(row) == 2 and flat == row):
+        return Rank.RESHAPED
+    if shape_is_padded(target, row) or shape_is_padded(target, row_bare):
+        return Rank.PADDED
+    if len(target) == 3 and len(row) == 2 and shape_is_padded(flat, row):
+        return Rank.PADDED
+    return None
+
+
+def parse_ep_size(cell: str | None) -> int | None:
+    """A positive integer from an `EP Size` cell (integral floats allowed), else None."""
+    if cell is None:
+        return None
+    try:
+        value = float(cell)
+    except ValueError:
+        return None
+    return int(value) if value > 0 and value.is_integer() else None
+
+
+def lookup_moe_fused(context: ExactContext, leaf: LeafOp, entry: OperatorEntry) -> QueryResult | Miss:
+    """A fused dispatch-FFN-combine row on the inputs the entry counts, and on EP size where the table has it."""
+    kernel = entry.kernel_type or ""
+    table = context.tensor_table(kernel)
+    if table is None:
+        return csv_missing(context, (kernel,))
+    ep_size = context.parallel.expert_parallel_size
+    has_ep = "EP Size" in table.extra
+    if has_ep and ep_size is None:
+        return Miss(MissReason.EP_SIZE_NOT_CONFIGURED, details={"attempted_kernel_types": [kernel]})
+    index = context.row_index(kernel, entry.tc_input_count)
+    inputs = profile_inputs(leaf, entry.tc_input_count)
+    if index is None or inputs is None:
+        return _no_row(leaf, (kernel,), inputs)
+    match = index.find(inputs, (lambda row: parse_ep_size(table.cell(row, "EP Size")) == ep_size) if has_ep else None)
+    if match is None:
+        return _no_row(leaf, (kernel,), inputs)
+    return measured(context, table, match, leaf, ep_size=ep_size)

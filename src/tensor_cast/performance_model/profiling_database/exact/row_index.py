@@ -1,0 +1,155 @@
+"""An index over the rows of one kernel that finds what a scan would find, at a cost independent of the row count.
+
+Two buckets, each checked row by row against the written rules afterwards.  Every rule but padding keeps the number of
+elements of each input, so rows are filed under dtypes and element counts.  A padded dimension and the dimension it came
+from round up to the same multiple of 64 (the blocks 8, 16, 32 divide 64), so rows are filed under rounded shapes too.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import product
+from typing import Final
+
+from tensor_cast.leaf import Shape, TensorSpec
+from tensor_cast.performance_model.profiling_database.exact.matching import (
+    FLATTEN_KERNELS,
+    MATMUL_KERNELS,
+    MERGE_KERNELS,
+    InputRule,
+    Rank,
+    combine_rules,
+    dtype_key,
+    match_input,
+    normalised_forms,
+)
+from tensor_cast.performance_model.profiling_database.kernel_table import TensorTable
+from tensor_cast.performance_model.profiling_database.shapes import strip_leading_one, to_nd
+
+__all__ = ["RowIndex", "RowMatch"]
+
+_BLOCK: Final = 64
+Accept = Callable[[int], bool]
+Key = tuple[tuple[str, ...], tuple[object, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class RowMatch:
+    """A row that matches, and the rule that joined it."""
+
+    row: int
+    rule: InputRule
+
+
+class RowIndex:
+    """Rows of one table, their inputs cut to the first `input_count` (None = all)."""
+
+    def __init__(self, table: TensorTable, input_count: int | None) -> None:
+        self.table = table
+        self._kernel = table.kernel
+        self._latency = table.exact_latency.values
+        self._specs = tuple(self._row_specs(row, input_count) for row in range(len(table)))
+        self._by_size: dict[Key, list[int]] = {}
+        for row, specs in enumerate(self._specs):
+            if specs and self._latency[row] > 0:
+                self._by_size.setdefault(self._size_key(specs), []).append(row)
+        self._by_block: dict[Key, list[int]] | None = None
+        self._lock = threading.Lock()
+
+    def _row_specs(self, row: int, input_count: int | None) -> tuple[TensorSpec, ...]:
+        specs = [spec for spec in self.table.row_inputs(row) if spec.shape][:input_count]
+        return tuple(TensorSpec(to_nd(spec.shape, spec.format), spec.dtype) for spec in specs)
+
+    def find(self, inputs: tuple[TensorSpec, ...], accept: Accept | None = None) -> RowMatch | None:
+        """The best row for inputs whose dtypes are database names; ties go to the first row in file order."""
+        best: RowMatch | None = None
+        forms = normalised_forms(self._kernel, inputs)
+        for form in forms:
+            for row in self._by_size.get(self._size_key(form), ()):
+                best = self._better(best, row, form, accept)
+                if best is not None and best.rule.rank is Rank.IDENTITY:
+                    return best
+        if best is not None:
+            return best
+        blocks = self._blocks()
+        rows = {row for form in forms for key in self._block_keys(form, target=True) for row in blocks.get(key, ())}
+        for row in sorted(rows):
+            for form in forms:
+                best = self._better(best, row, form, accept)
+        return best
+
+    def _better(
+        self, best: RowMatch | None, row: int, form: tuple[TensorSpec, ...], accept: Accept | None
+    ) -> RowMatch | None:
+        rule = self._match(row, form)
+        if rule is None or (accept is not None and not accept(row)):
+            return best
+        if best is None or (rule.rank, row) < (best.rule.rank, best.row):
+            return RowMatch(row, rule)
+        return best
+
+    def _match(self, row: int, form: tuple[TensorSpec, ...]) -> InputRule | None:
+        recorded = self._specs[row]
+        if len(recorded) != len(form):
+            return None
+        rules = []
+        for i, (asked, held) in enumerate(zip(form, recorded, strict=True)):
+            rule = match_input(asked.shape, held.shape, self._kernel, i)
+            if rule is None or dtype_key(self._kernel, asked.dtype) != dtype_key(self._kernel, held.dtype):
+                return None
+            rules.append(rule)
+        return combine_rules(rules)
+
+    def _size_key(self, specs: tuple[TensorSpec, ...]) -> Key:
+        kernel = self._kernel
+        return (
+            tuple([dtype_key(kernel, spec.dtype) for spec in specs]),
+            tuple([math.prod(spec.shape) for spec in specs]),
+        )
+
+    def _blocks(self) -> dict[Key, list[int]]:
+        if self._by_block is None:
+            with self._lock:
+                if self._by_block is None:
+                    found: dict[Key, list[int]] = {}
+                    for row, specs in enumerate(self._specs):
+                        if specs and self._latency[row] > 0:
+                            for key in self._block_keys(specs, target=False):
+                                found.setdefault(key, []).append(row)
+                    self._by_block = found
+        return self._by_block
+
+    def _block_keys(self, specs: tuple[TensorSpec, ...], *, target: bool) -> Iterator[Key]:
+        dtypes = tuple(dtype_key(self._kernel, spec.dtype) for spec in specs)
+        options = [
+            dict.fromkeys(
+                self._rounded(shape, position)
+                for shape in (self._target_shapes(spec.shape) if target else _row_shapes(spec.shape))
+            )
+            for position, spec in enumerate(specs)
+        ]
+        for choice in product(*options):
+            yield dtypes, choice
+
+    def _rounded(self, shape: Shape, position: int) -> Shape:
+        rounded = tuple(-(-dim // _BLOCK) * _BLOCK for dim in shape)
+        is_weight = position >= 1 and self._kernel in MATMUL_KERNELS and len(shape) == 2
+        return tuple(sorted(rounded)) if is_weight else rounded
+
+    def _target_shapes(self, shape: Shape) -> Iterator[Shape]:
+        bare = strip_leading_one(shape)
+        yield shape
+        yield bare
+        for form in (bare, shape):
+            if len(form) == 3:
+                if self._kernel in FLATTEN_KERNELS:
+                    yield (form[0] * form[1], form[2])
+                if self._kernel in MERGE_KERNELS:
+                    yield (form[0], form[1] * form[2])
+
+
+def _row_shapes(shape: Shape) -> tuple[Shape, Shape]:
+    return shape, strip_leading_one(shape)

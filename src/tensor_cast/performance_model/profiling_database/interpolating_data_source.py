@@ -1,0 +1,127 @@
+"""The wrapper: measured answers first, guarded interpolation after, a reasoned miss otherwise.
+
+Dispatch and diagnostics, nothing else: never decomposes an operator, never sums latencies.
+Source: seed RFC, section 3; rulings 1, 3, 12 and 16.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+from tensor_cast.leaf import LeafOp
+from tensor_cast.performance_model.profiling_database.data_source import (
+    DataSourcePerformanceModel,
+    Miss,
+    MissReason,
+    QueryResult,
+    QuerySource,
+)
+from tensor_cast.performance_model.profiling_database.database import ProfilingDatabase
+from tensor_cast.performance_model.profiling_database.engine import InterpolationEngine
+from tensor_cast.performance_model.profiling_database.op_mapping import OperatorEntry
+from tensor_cast.performance_model.profiling_database.paths import OperatorPath, path_for
+from tensor_cast.performance_model.profiling_database.profiling_data_source import (
+    ProfilingDataSource,
+    accounted_zero,
+)
+from tensor_cast.records import OperatorRecord, as_leaf
+
+__all__ = ["InterpolatingDataSource"]
+
+_CACHED_ANSWERS = 1 << 16
+
+
+class InterpolatingDataSource(DataSourcePerformanceModel):
+    """Decorates a `ProfilingDataSource`.
+
+    `disable_interpolation` hands every question to the base unchanged.  Answers are kept: a repeated question is one
+    dictionary access.  Thread-safe; `last_miss_*` speak of the calling thread only.
+    """
+
+    def __init__(self, base: ProfilingDataSource, *, disable_interpolation: bool = False) -> None:
+        self.base = base
+        self.disabled = disable_interpolation
+        self.engine = InterpolationEngine(base.context)
+        self._answer = lru_cache(maxsize=_CACHED_ANSWERS)(self._dispatch)
+        self._last = threading.local()
+
+    @property
+    def database(self) -> ProfilingDatabase:
+        return self.base.database
+
+    @property
+    def last_miss_reason(self) -> str:
+        """This thread's own reason, else the base's."""
+        return str(getattr(self._last, "reason", "")) or self.base.last_miss_reason
+
+    @property
+    def last_miss_details(self) -> dict[str, Any]:
+        """A copy of the details of this thread's last miss."""
+        return dict(getattr(self._last, "details", {}))
+
+    def query(self, op: LeafOp | OperatorRecord) -> QueryResult | Miss:
+        """The answer, or the miss; a base PARTIAL whose interpolation fails is a miss that carries the partial."""
+        leaf = op if isinstance(op, LeafOp) else as_leaf(op)
+        return self.base.query(leaf) if self.disabled else self._answer(leaf)
+
+    def lookup(self, op: LeafOp | OperatorRecord) -> QueryResult | None:
+        """As `query`, with None for a miss; the reason is then in `last_miss_reason` and `last_miss_details`."""
+        if self.disabled:
+            return self.base.lookup(op)
+        answer = self._answer(as_leaf(op))
+        if isinstance(answer, QueryResult):
+            self._last.reason, self._last.details = "", {}
+            return answer
+        wrapped = str(answer.details.get("path_reason", ""))
+        generic = wrapped in ("", str(MissReason.CANDIDATE_GROUP_FAILED))
+        self._last.reason = answer.code if generic else wrapped
+        history = answer.details.get("attempts", ())
+        self._last.details = {
+            **answer.details,
+            "miss_reason": self._last.reason,
+            "miss_code": answer.code,
+            "miss_history": [dict(item) for item in history] or [{"reason": answer.code}],
+        }
+        return None
+
+    def _dispatch(self, leaf: LeafOp) -> QueryResult | Miss:
+        entry = self.base.entry(leaf)
+        if entry is None:
+            return Miss(MissReason.WRAPPER_UNMAPPED, leaf.name)
+        if (entry.zero_cost or entry.accepted_miss) and not entry.composite:
+            return accounted_zero(entry, leaf)
+        path = path_for(entry)
+        if isinstance(path, OperatorPath) and path.owns(leaf):
+            return self.engine.answer(path, leaf, entry, "specialized_exact_miss")
+        found = self.base.query(leaf)
+        if isinstance(found, QueryResult) and found.source is not QuerySource.PARTIAL:
+            return found
+        return self._fall_back(path, leaf, entry, found)
+
+    def _fall_back(
+        self, path: OperatorPath | Miss, leaf: LeafOp, entry: OperatorEntry, base: QueryResult | Miss
+    ) -> QueryResult | Miss:
+        partial = base if isinstance(base, QueryResult) else None
+        fallback_from = "exact_miss" if partial is None else "partial"
+        if isinstance(path, Miss):
+            return _with_base(path, base, fallback_from)
+        answer = self.engine.answer(path, leaf, entry, fallback_from)
+        return answer if isinstance(answer, QueryResult) else _with_base(answer, base, fallback_from)
+
+
+def _with_base(miss: Miss, base: QueryResult | Miss, fallback_from: str) -> Miss:
+    """The wrapper's miss with what the base said; where the wrapper has nothing to add the base's reason stands."""
+    details = {**miss.details, "fallback_from": fallback_from}
+    if isinstance(base, QueryResult):
+        return replace(miss, details=details, partial=base)
+    details["base_miss_reason"] = base.code
+    if miss.reason in (
+        MissReason.WRAPPER_COMMUNICATION_OWNED_BY_BASE,
+        MissReason.WRAPPER_COMPOSITE_OWNED_UPSTREAM,
+    ):
+        details["wrapper_reason"] = miss.code
+        return replace(base, details={**details, **base.details})
+    return replace(miss, details=details)

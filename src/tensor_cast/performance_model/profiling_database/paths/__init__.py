@@ -1,0 +1,67 @@
+"""One module per interpolation path: which kernels, which axes, what must be equal.  The engine does the rest."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
+from tensor_cast.performance_model.profiling_database.exact.matching import MATMUL_KERNELS
+from tensor_cast.performance_model.profiling_database.op_mapping import OperatorEntry
+from tensor_cast.performance_model.profiling_database.paths.path import Candidate, OperatorPath, Target
+
+__all__ = ["Candidate", "OperatorPath", "Target", "path_for"]
+
+INTERPOLATED_MATMUL_KERNELS = MATMUL_KERNELS | {"BatchMatMulNd"}
+
+
+@cache
+def _paths() -> dict[str, OperatorPath]:
+    from tensor_cast.performance_model.profiling_database.paths.cache_update import CacheUpdatePath
+    from tensor_cast.performance_model.profiling_database.paths.dense_attention import DenseAttentionPath
+    from tensor_cast.performance_model.profiling_database.paths.dispatch_ffn_combine import (
+        DispatchFFNCombinePath,
+    )
+    from tensor_cast.performance_model.profiling_database.paths.dynamic_quant import DynamicQuantPath
+    from tensor_cast.performance_model.profiling_database.paths.elementwise import ElementwisePath
+    from tensor_cast.performance_model.profiling_database.paths.generic_compute import GenericComputePath
+    from tensor_cast.performance_model.profiling_database.paths.matmul import MatmulPath
+    from tensor_cast.performance_model.profiling_database.paths.quantized_matmul import QuantizedMatmulPath
+    from tensor_cast.performance_model.profiling_database.paths.sparse_attention import (
+        LightningIndexerPath,
+        SparseFlashAttentionPath,
+    )
+    from tensor_cast.performance_model.profiling_database.paths.tabulated import TabulatedPath
+
+    return {
+        "moe_fused": DispatchFFNCombinePath(),
+        "elementwise": ElementwisePath(),
+        "attention_lightning_indexer": LightningIndexerPath(),
+        "attention_sparse_sharedkv": SparseFlashAttentionPath(),
+        "attention_special": DenseAttentionPath(),
+        "scatter_nd_update_mla": CacheUpdatePath(),
+        "compute_scale": DynamicQuantPath(),
+        "quantized_matmul": QuantizedMatmulPath(),
+        "matmul": MatmulPath(),
+        "generic": GenericComputePath(),
+        "tabulated": TabulatedPath(),
+    }
+
+
+def path_for(entry: OperatorEntry) -> OperatorPath | Miss:
+    """The path an entry's selectors lead to, or the miss that says why there is none."""
+    paths = _paths()
+    if "family" in entry.facts:
+        return paths["tabulated"]
+    if entry.composite:
+        return Miss(MissReason.WRAPPER_COMPOSITE_OWNED_UPSTREAM, entry.name)
+    if entry.category == "communication":
+        return Miss(MissReason.WRAPPER_COMMUNICATION_OWNED_BY_BASE)
+    if entry.query_mode in paths and entry.query_mode not in ("compute_scale", "quantized_matmul", "matmul", "generic"):
+        return paths[entry.query_mode]
+    if entry.compute_subcategory is not None:
+        if entry.compute_subcategory not in ("compute_scale", "quantized_matmul"):
+            return Miss(MissReason.COMPUTE_SUBCATEGORY_UNKNOWN, entry.compute_subcategory)
+        return paths[entry.compute_subcategory]
+    if not entry.kernels:
+        return Miss(MissReason.KERNEL_TYPE_MISSING, entry.name)
+    return paths["matmul" if entry.kernels[0] in INTERPOLATED_MATMUL_KERNELS else "generic"]

@@ -1,0 +1,87 @@
+"""MLA cache update: tokens over rows of one complete cache shape.
+
+Source: seed RFC, section 4.4.3; phase 2 facts, section 5; rulings 8 and 9.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from tensor_cast.dtypes import profile_dtype
+from tensor_cast.leaf import LeafOp, Shape, TensorSpec
+from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
+from tensor_cast.performance_model.profiling_database.exact.context import ExactContext
+from tensor_cast.performance_model.profiling_database.kernel_table import ColumnTable, TensorTable
+from tensor_cast.performance_model.profiling_database.op_mapping import KernelPolicy, OperatorEntry
+from tensor_cast.performance_model.profiling_database.paths.path import Candidate, OperatorPath, Target
+from tensor_cast.performance_model.profiling_database.points import RegimeKey
+
+__all__ = ["CacheUpdatePath", "canonical_cache_shape"]
+
+
+def canonical_cache_shape(shape: Shape) -> Shape:
+    """`(slots, D)` of a cache given as `(blocks, block, D)` or `(slots, D)`."""
+    return (math.prod(shape[:-1]), shape[-1])
+
+
+class CacheUpdatePath(OperatorPath):
+    """Arguments `(update, cache, index)` against rows `(cache, index, update)`."""
+
+    name = "scatter_nd_update_mla"
+    final_reason = MissReason.CANDIDATE_GROUP_FAILED
+    checks_exact = True
+    source_pure = True
+
+    def axis_groups(self, target: Target, table: TensorTable | ColumnTable) -> Sequence[tuple[str, ...]]:
+        return (("tokens",),)
+
+    def target(
+        self,
+        context: ExactContext,
+        leaf: LeafOp,
+        entry: OperatorEntry,
+        table: TensorTable | ColumnTable,
+        policy: KernelPolicy,
+    ) -> Target | Miss:
+        roles = (leaf.role("cache"), leaf.role("index"), leaf.role("update"))
+        named = [
+            TensorSpec(spec.shape, name, spec.format)
+            for spec in roles
+            if spec is not None and (name := _kernel_dtype(spec)) is not None
+        ]
+        place = _place(table.kernel, tuple(named)) if len(named) == 3 else None
+        if place is None:
+            return Miss(MissReason.TARGET_UNAVAILABLE, table.kernel, {"cause": "scatter_target_unextractable"})
+        return Target(*place)
+
+    def candidate(
+        self, table: TensorTable, row: int, entry: OperatorEntry, policy: KernelPolicy, view: str = ""
+    ) -> Candidate | str:
+        inputs = table.row_inputs(row)
+        if len(inputs) < 3:
+            return "input_shapes_missing"
+        place = _place(table.kernel, inputs[:3])
+        return "scatter_shape_unextractable" if place is None else Candidate(*place)
+
+
+def _kernel_dtype(spec: TensorSpec) -> str | None:
+    """The database name; the simulator's int64 slot mapping is the kernel's INT32."""
+    return "INT32" if spec.role == "index" and spec.dtype == "int64" else profile_dtype(spec.dtype)
+
+
+def _place(kernel: str, tensors: tuple[TensorSpec, ...]) -> tuple[dict[str, float], RegimeKey] | None:
+    cache, index, update = tensors
+    if update.rank < 1 or cache.rank < 2:
+        return None
+    tokens = update.shape[0] if update.rank <= 2 else math.prod(update.shape[:-1])
+    regime: RegimeKey = (
+        ("kernel_type", kernel),
+        ("cache_dtype", cache.dtype),
+        ("index_dtype", index.dtype),
+        ("update_dtype", update.dtype),
+        ("cache_shape", canonical_cache_shape(cache.shape)),
+        ("update_tail", update.shape[-1:] if update.rank > 1 else ()),
+        ("formats", (cache.format, index.format, update.format)),
+    )
+    return {"tokens": float(tokens)}, regime

@@ -1,0 +1,123 @@
+"""Dynamic quantisation (`compute_scale`): M rows and K width over rows of one output signature and scale mode.
+
+Source: seed RFC, section 4.4.2; phase 2 facts, section 6; ruling 10.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+from tensor_cast.dtypes import profile_dtype
+from tensor_cast.leaf import LeafOp, Shape, TensorSpec
+from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
+from tensor_cast.performance_model.profiling_database.exact.context import ExactContext
+from tensor_cast.performance_model.profiling_database.kernel_table import ColumnTable, TensorTable
+from tensor_cast.performance_model.profiling_database.op_mapping import KernelPolicy, OperatorEntry
+from tensor_cast.performance_model.profiling_database.paths.path import Candidate, OperatorPath, Target
+from tensor_cast.performance_model.profiling_database.points import RegimeKey
+
+__all__ = ["DynamicQuantPath", "scale_mode"]
+
+_BLOCK_KERNEL: Final = "DynamicBlockQuant"
+ScaleMode = tuple[str, int | None]
+
+
+def scale_mode(kernel: str, shape: Shape, m: int, k: int) -> ScaleMode | None:
+    """How one auxiliary output is spread: `(mode, block size)`; None where no rule names it.
+
+    0-d is per_tensor; M values are per_token (which wins when M = K), K values per_channel; a vector of at most K
+    values of DynamicBlockQuant is per_block with ceil(K / values).
+    """
+    if not shape:
+        return ("per_tensor", None)
+    size = math.prod(shape)
+    if kernel == _BLOCK_KERNEL:
+        return ("per_block", -(-k // size)) if len(shape) == 1 and size <= k else None
+    if size == m:
+        return ("per_token", None)
+    return ("per_channel", None) if size == k else None
+
+
+class DynamicQuantPath(OperatorPath):
+    """M, then K, then both.  The base cannot tell output signatures apart, so this path owns exact matches."""
+
+    name = "compute_scale"
+    final_reason = MissReason.CANDIDATE_GROUP_FAILED
+    owns_exact = True
+    checks_exact = True
+    source_pure = True
+
+    def axis_groups(self, target: Target, table: TensorTable | ColumnTable) -> Sequence[tuple[str, ...]]:
+        return (("M",), ("K",), ("M", "K"))
+
+    def target(
+        self,
+        context: ExactContext,
+        leaf: LeafOp,
+        entry: OperatorEntry,
+        table: TensorTable | ColumnTable,
+        policy: KernelPolicy,
+    ) -> Target | Miss:
+        x = leaf.role("x") or (leaf.tensors[0] if leaf.tensors else None)
+        if x is None:
+            return Miss(MissReason.TARGET_UNAVAILABLE, table.kernel, {"cause": "input_shape_missing"})
+        names = [_quant_dtype(x.dtype), *(profile_dtype(spec.dtype) for spec in leaf.outputs)]
+        if None in names:
+            return Miss(MissReason.TARGET_UNAVAILABLE, table.kernel, {"cause": "dtype_without_a_database_name"})
+        dtypes = [str(name) for name in names]
+        outputs = tuple(
+            TensorSpec(spec.shape, dtype, spec.format) for spec, dtype in zip(leaf.outputs, dtypes[1:], strict=True)
+        )
+        place = _place(table.kernel, TensorSpec(x.shape, dtypes[0], x.format), outputs)
+        if isinstance(place, str):
+            return Miss(MissReason.TARGET_UNAVAILABLE, table.kernel, {"cause": place})
+        regime = dict(place[1])
+        notes = {
+            "compute_subcategory": "compute_scale",
+            "scale_mode": regime["scale_mode"],
+            "block_size": regime["block_size"],
+            "auxiliary_modes": [list(mode) for mode in regime["auxiliary_modes"]],
+        }
+        return Target(place[0], place[1], notes=notes)
+
+    def candidate(
+        self, table: TensorTable, row: int, entry: OperatorEntry, policy: KernelPolicy, view: str = ""
+    ) -> Candidate | str:
+        outputs = table.row_outputs(row)
+        if outputs is None:
+            return "output_dtypes_mismatch"
+        place = _place(table.kernel, table.row_inputs(row)[0], outputs)
+        return place if isinstance(place, str) else Candidate(*place)
+
+
+def _quant_dtype(name: str) -> str | None:
+    """FP16 has rows of its own here, and only here."""
+    return "DT_FLOAT16" if name == "float16" else profile_dtype(name)
+
+
+def _place(kernel: str, x: TensorSpec, outputs: tuple[TensorSpec, ...]) -> tuple[dict[str, float], RegimeKey] | str:
+    if not x.shape:
+        return "input_shape_empty"
+    if len(outputs) < 2:
+        return "compute_scale_outputs_lt_2"
+    if outputs[0].shape != x.shape:
+        return "quant_output_shape_mismatch"
+    m, k = math.prod(x.shape[:-1]), x.shape[-1]
+    modes = tuple(scale_mode(kernel, spec.shape, m, k) for spec in outputs[1:])
+    if any(mode is None for mode in modes):
+        return "compute_scale_mode_unextractable"
+    first = modes[0] or ("", None)
+    regime: RegimeKey = (
+        ("kernel_type", kernel),
+        ("input_dtype", x.dtype),
+        ("input_format", x.format),
+        ("output_count", len(outputs)),
+        ("output_dtypes", tuple(spec.dtype for spec in outputs)),
+        ("output_formats", tuple(spec.format for spec in outputs)),
+        ("scale_mode", first[0]),
+        ("block_size", first[1]),
+        ("auxiliary_modes", modes),
+    )
+    return {"M": float(m), "K": float(k)}, regime

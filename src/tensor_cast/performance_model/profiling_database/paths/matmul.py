@@ -1,0 +1,133 @@
+"""Dense matrix products: axes M, K, N.  Source: Phase 1 facts, section 4."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tensor_cast.leaf import LeafOp, Shape, TensorSpec
+from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
+from tensor_cast.performance_model.profiling_database.exact.context import ExactContext
+from tensor_cast.performance_model.profiling_database.exact.matching import dtype_key
+from tensor_cast.performance_model.profiling_database.interpolation_index import CandidateGroup
+from tensor_cast.performance_model.profiling_database.kernel_table import ColumnTable, TensorTable
+from tensor_cast.performance_model.profiling_database.op_mapping import KernelPolicy, OperatorEntry
+from tensor_cast.performance_model.profiling_database.paths.path import (
+    Candidate,
+    OperatorPath,
+    Target,
+    leaf_tensors,
+    row_tensors,
+)
+from tensor_cast.performance_model.profiling_database.points import RegimeKey
+from tensor_cast.performance_model.profiling_database.shapes import strip_leading_one
+
+__all__ = ["MATMUL_AXIS_GROUPS", "MatmulPath", "MatrixProduct", "matrix_product", "nd_first"]
+
+BATCHED_KERNELS: Final = frozenset({"BatchMatMulV2", "BatchMatMulNd", "TransposeBatchMatMul", "QuantBatchMatmulV3"})
+MATMUL_AXIS_GROUPS: Final = (("M",), ("K",), ("N",), ("M", "K"), ("M", "N"), ("K", "N"), ("M", "K", "N"))
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixProduct:
+    """M rows, K reduction, N columns, and the batch dimensions of both sides."""
+
+    m: int
+    k: int
+    n: int
+    batch: tuple[Shape, Shape]
+
+    @property
+    def axes(self) -> dict[str, float]:
+        return {"M": float(self.m), "K": float(self.k), "N": float(self.n)}
+
+
+def matrix_product(kernel: str, left: Shape, right: Shape) -> MatrixProduct | None:
+    """The product of two shapes, the right one as `(K, N)` or `(N, K)`; None where they do not multiply.
+
+    Kernels without a batch drop a leading 1 at rank >= 3 only, so that `(1, K)` stays one row.
+    """
+    if kernel not in BATCHED_KERNELS:
+        left, right = strip_leading_one(left, 3), strip_leading_one(right, 3)
+    if len(left) < 2 or len(right) < 2:
+        return None
+    m, k = left[-2:]
+    if right[-2] == k:
+        n = right[-1]
+    elif right[-1] == k:
+        n = right[-2]
+    else:
+        return None
+    return MatrixProduct(m, k, n, (left[:-2], right[:-2]))
+
+
+def nd_first(groups: Sequence[CandidateGroup]) -> Sequence[CandidateGroup]:
+    """Groups whose inputs are all ND first, then the larger ones."""
+    return sorted(groups, key=lambda group: (set(group.regime["input_formats"]) != {"ND"}, -len(group)))
+
+
+def product_regime(kernel: str, tensors: tuple[TensorSpec, ...], count: int, product: MatrixProduct) -> RegimeKey:
+    """The regime fields that rows and targets share."""
+    return (
+        ("kernel_type", kernel),
+        ("input_count", count),
+        ("input_dtypes", tuple(dtype_key(kernel, spec.dtype) for spec in tensors)),
+        ("batch_dims", product.batch),
+    )
+
+
+class MatmulPath(OperatorPath):
+    """M, K, N over rows of equal dtypes and batch; ND and NZ weights in separate groups."""
+
+    name = "multidim"
+    final_reason = MissReason.COMPUTE_MULTIDIM_INTERPOLATION_FAILED
+    table_missing = MissReason.COMPUTE_CSV_NOT_FOUND
+    source_pure = True
+    allow_extra = frozenset({"input_formats"})
+
+    def axis_groups(self, target: Target, table: TensorTable | ColumnTable) -> Sequence[tuple[str, ...]]:
+        return MATMUL_AXIS_GROUPS
+
+    def ordered(self, groups: Sequence[CandidateGroup]) -> Sequence[CandidateGroup]:
+        return nd_first(groups)
+
+    def path_name(self, dim: int) -> str:
+        return self.name
+
+    def target(
+        self,
+        context: ExactContext,
+        leaf: LeafOp,
+        entry: OperatorEntry,
+        table: TensorTable | ColumnTable,
+        policy: KernelPolicy,
+    ) -> Target | Miss:
+        tensors = leaf_tensors(leaf, entry.tc_input_count)
+        product = self._product(table.kernel, tensors)
+        if tensors is None or product is None:
+            return Miss(
+                MissReason.TARGET_UNAVAILABLE, table.kernel, {"hint": "no two multiplying matrices with known dtypes"}
+            )
+        count = entry.tc_input_count or len(tensors)
+        return Target(product.axes, product_regime(table.kernel, tensors, count, product))
+
+    @staticmethod
+    def _product(kernel: str, tensors: tuple[TensorSpec, ...] | None) -> MatrixProduct | None:
+        if tensors is None or len(tensors) < 2:
+            return None
+        return matrix_product(kernel, tensors[0].shape, tensors[1].shape)
+
+    def candidate(
+        self, table: TensorTable, row: int, entry: OperatorEntry, policy: KernelPolicy, view: str = ""
+    ) -> Candidate | str:
+        tensors = row_tensors(table, row, entry.tc_input_count)
+        if len(tensors) < 2:
+            return "input_shapes_lt_2"
+        product = self._product(table.kernel, tensors)
+        if product is None:
+            return "matmul_axes_unextractable"
+        count = entry.tc_input_count or len(tensors)
+        regime = product_regime(table.kernel, tensors, count, product)
+        formats = ("input_formats", tuple(spec.format for spec in tensors))
+        return Candidate(product.axes, (*regime, formats))

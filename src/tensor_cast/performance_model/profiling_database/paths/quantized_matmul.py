@@ -1,0 +1,132 @@
+"""Quantised matrix products: Phase 1's M, K, N with dtype, layout, packing and output signature isolated.
+
+Source: seed RFC, section 4.4.2; phase 2 facts, section 7; ruling 11.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from tensor_cast.dtypes import profile_dtype
+from tensor_cast.leaf import LeafOp, TensorSpec
+from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
+from tensor_cast.performance_model.profiling_database.exact.context import ExactContext
+from tensor_cast.performance_model.profiling_database.interpolation_index import CandidateGroup
+from tensor_cast.performance_model.profiling_database.kernel_table import ColumnTable, TensorTable
+from tensor_cast.performance_model.profiling_database.op_mapping import KernelPolicy, OperatorEntry
+from tensor_cast.performance_model.profiling_database.paths.matmul import (
+    MATMUL_AXIS_GROUPS,
+    matrix_product,
+    nd_first,
+    product_regime,
+)
+from tensor_cast.performance_model.profiling_database.paths.path import (
+    Candidate,
+    OperatorPath,
+    Target,
+    leaf_tensors,
+    row_tensors,
+)
+from tensor_cast.performance_model.profiling_database.points import RegimeKey
+
+__all__ = ["QuantizedMatmulPath", "packing"]
+
+_PACKED_OPERATORS: Final = ("tensor_cast.static_quant_linear_int4.default",)
+
+
+def packing(operator: str) -> str:
+    """`int4` for operators whose weight packs two values along K in one element, else `none`."""
+    return "int4" if operator in _PACKED_OPERATORS else "none"
+
+
+class QuantizedMatmulPath(OperatorPath):
+    """Exact matches are this path's own: the base sees neither outputs nor packing."""
+
+    name = "quantized_matmul"
+    final_reason = MissReason.COMPUTE_MULTIDIM_INTERPOLATION_FAILED
+    owns_exact = True
+    checks_exact = True
+    source_pure = True
+    allow_extra = frozenset({"input_formats"})
+
+    def index_key(self, entry: OperatorEntry, policy: KernelPolicy) -> tuple[Hashable, ...]:
+        return (self.name, self._count(entry))
+
+    @staticmethod
+    def _count(entry: OperatorEntry) -> int:
+        return entry.tc_input_count or 2
+
+    def axis_groups(self, target: Target, table: TensorTable | ColumnTable) -> Sequence[tuple[str, ...]]:
+        return MATMUL_AXIS_GROUPS
+
+    def ordered(self, groups: Sequence[CandidateGroup]) -> Sequence[CandidateGroup]:
+        return nd_first(groups)
+
+    def target(
+        self,
+        context: ExactContext,
+        leaf: LeafOp,
+        entry: OperatorEntry,
+        table: TensorTable | ColumnTable,
+        policy: KernelPolicy,
+    ) -> Target | Miss:
+        tensors = leaf_tensors(leaf, self._count(entry))
+        outputs = _output_signature(leaf)
+        packed = packing(leaf.name)
+        if tensors is None or len(tensors) < 2 or outputs is None:
+            return Miss(MissReason.TARGET_UNAVAILABLE, table.kernel, {"cause": "dtype_without_a_database_name"})
+        if packed != "none":
+            k, n = tensors[1].shape[-2:]
+            tensors = (tensors[0], replace(tensors[1], shape=(*tensors[1].shape[:-2], 2 * k, n)), *tensors[2:])
+        place = _place(table.kernel, tensors, self._count(entry), packed, outputs)
+        if place is None:
+            return Miss(MissReason.TARGET_UNAVAILABLE, table.kernel, {"cause": "matmul_axes_unextractable"})
+        return Target(*place, notes={"compute_subcategory": "quantized_matmul", "packed": packed})
+
+    def candidate(
+        self, table: TensorTable, row: int, entry: OperatorEntry, policy: KernelPolicy, view: str = ""
+    ) -> Candidate | str:
+        tensors = row_tensors(table, row, self._count(entry))
+        outputs = table.row_outputs(row)
+        if len(tensors) < 2:
+            return "input_shapes_lt_2"
+        if not outputs or any(not spec.dtype for spec in outputs):
+            return "output_signature_missing"
+        place = _place(table.kernel, tensors, self._count(entry), "none", outputs)
+        if place is None:
+            return "matmul_axes_unextractable"
+        axes, regime = place
+        return Candidate(axes, (*regime, ("input_formats", tuple(spec.format for spec in tensors))))
+
+
+def _output_signature(leaf: LeafOp) -> tuple[TensorSpec, ...] | None:
+    """The outputs under database names.  Without recorded outputs the activation's own dtype cannot be assumed."""
+    outputs = []
+    for spec in leaf.outputs:
+        name = profile_dtype(spec.dtype)
+        if name is None:
+            return None
+        outputs.append(TensorSpec(spec.shape, name, spec.format))
+    return tuple(outputs) or None
+
+
+def _place(
+    kernel: str,
+    tensors: tuple[TensorSpec, ...],
+    count: int,
+    packed: str,
+    outputs: tuple[TensorSpec, ...],
+) -> tuple[dict[str, float], RegimeKey] | None:
+    product = matrix_product(kernel, tensors[0].shape, tensors[1].shape)
+    if product is None:
+        return None
+    regime: RegimeKey = (
+        *product_regime(kernel, tensors, count, product),
+        ("packed", packed),
+        ("output_count", len(outputs)),
+        ("output_dtypes", tuple(spec.dtype for spec in outputs)),
+        ("output_formats", tuple(spec.format for spec in outputs)),
+    )
+    return product.axes, regime

@@ -1,0 +1,60 @@
+"""Tables with named columns: the layout names the axes, the leaf's facts say where the question lies.
+
+Source: GPU table facts, sections 2 and 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+
+from tensor_cast.leaf import LeafOp
+from tensor_cast.performance_model.profiling_database.column_facts import describe
+from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
+from tensor_cast.performance_model.profiling_database.exact.context import ExactContext
+from tensor_cast.performance_model.profiling_database.kernel_table import ColumnTable, TensorTable
+from tensor_cast.performance_model.profiling_database.op_mapping import KernelPolicy, OperatorEntry
+from tensor_cast.performance_model.profiling_database.paths.path import Candidate, OperatorPath, Target
+
+__all__ = ["TabulatedPath"]
+
+
+class TabulatedPath(OperatorPath):
+    """Every combination of the layout's axes, low dimension first, in the layout's order."""
+
+    name = "tabulated"
+    final_reason = MissReason.CANDIDATE_GROUP_FAILED
+    owns_exact = True
+    checks_exact = True
+
+    def axis_groups(self, target: Target, table: TensorTable | ColumnTable) -> Sequence[tuple[str, ...]]:
+        axes = tuple(target.axes)
+        return tuple(group for size in (1, 2, 3) for group in combinations(axes, size))
+
+    def target(
+        self,
+        context: ExactContext,
+        leaf: LeafOp,
+        entry: OperatorEntry,
+        table: TensorTable | ColumnTable,
+        policy: KernelPolicy,
+    ) -> Target | Miss:
+        facts = describe(leaf, entry)
+        if isinstance(facts, Miss):
+            return facts
+        if not isinstance(table, ColumnTable):
+            return Miss(MissReason.TARGET_UNAVAILABLE, table.kernel)
+        for name in (*table.fact_names, *table.constants):
+            if name not in facts.regime:
+                return Miss(MissReason.SEMANTIC_FIELD_MISSING, name, {"attempted_kernel_types": [table.kernel]})
+        axes = {axis: float(facts.axes[axis]) for axis in table.axes if axis in facts.axes}
+        regime = tuple((name, facts.regime[name]) for name in (*table.constants, *table.fact_names))
+        if len(axes) < len(table.axes):
+            missing = next(axis for axis in table.axes if axis not in axes)
+            return Miss(MissReason.MISSING_TARGET_AXIS, missing, {"attempted_kernel_types": [table.kernel]})
+        return Target(axes, regime, facts.variant)
+
+    def candidate(
+        self, table: TensorTable, row: int, entry: OperatorEntry, policy: KernelPolicy, view: str = ""
+    ) -> Candidate | str:
+        return "not_a_column_table"

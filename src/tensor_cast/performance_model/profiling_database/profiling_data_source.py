@@ -1,0 +1,151 @@
+"""Exact lookup: a measured row that is the very operator, or a reasoned miss.
+
+Knows nothing of interpolation.  Source: exact-lookup facts, section 2 (order of dispatch).
+"""
+
+from __future__ import annotations
+
+import threading
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from tensor_cast.devices import DeviceProfile
+from tensor_cast.leaf import LeafOp, Shape
+from tensor_cast.parallel import ParallelConfig
+from tensor_cast.performance_model.profiling_database.data_source import (
+    DataSourcePerformanceModel,
+    Miss,
+    MissReason,
+    QueryResult,
+    QuerySource,
+    ShapeMatchInfo,
+)
+from tensor_cast.performance_model.profiling_database.database import ProfilingDatabase, open_database
+from tensor_cast.performance_model.profiling_database.exact.attention import (
+    attention_params,
+    lookup_attention,
+)
+from tensor_cast.performance_model.profiling_database.exact.communication import lookup_communication
+from tensor_cast.performance_model.profiling_database.exact.composite import lookup_composite
+from tensor_cast.performance_model.profiling_database.exact.compute import (
+    lookup_compute,
+    lookup_elementwise,
+    lookup_moe_fused,
+)
+from tensor_cast.performance_model.profiling_database.exact.context import ExactContext
+from tensor_cast.performance_model.profiling_database.op_mapping import OperatorEntry
+from tensor_cast.records import OperatorRecord, as_leaf
+
+__all__ = ["ProfilingDataSource"]
+
+_CACHED_ANSWERS = 1 << 16
+_WRAPPER_ONLY_MODES = ("attention_lightning_indexer", "attention_sparse_sharedkv")
+
+
+class ProfilingDataSource(DataSourcePerformanceModel):
+    """Answers from measured rows only.
+
+    `data_dir` is a versioned database folder, a database name, or an opened database.  Answers are kept, so a repeated
+    question is one dictionary access; a new one costs a few index accesses, whatever the number of rows.
+    """
+
+    def __init__(
+        self,
+        data_dir: str | Path | ProfilingDatabase,
+        device_profile: DeviceProfile | None = None,
+        parallel_config: ParallelConfig | None = None,
+    ) -> None:
+        database = data_dir if isinstance(data_dir, ProfilingDatabase) else open_database(data_dir)
+        self.context = ExactContext(database, device_profile, parallel_config or ParallelConfig())
+        self._answer = lru_cache(maxsize=_CACHED_ANSWERS)(self._dispatch)
+        self._last = threading.local()
+
+    @property
+    def database(self) -> ProfilingDatabase:
+        return self.context.database
+
+    @property
+    def data_dir(self) -> Path:
+        return self.database.path
+
+    @property
+    def comm_grid(self) -> Shape | None:
+        """The device's rank grid, or None without a device profile."""
+        return None if self.context.device is None else self.context.device.comm_grid
+
+    @property
+    def ep_size(self) -> int | None:
+        """The configured expert-parallel size, or None."""
+        return self.context.parallel.expert_parallel_size
+
+    @property
+    def last_miss_reason(self) -> str:
+        """Reason of this thread's last miss; read it only after a None or a PARTIAL."""
+        return str(getattr(self._last, "reason", ""))
+
+    @property
+    def last_shape_match_info(self) -> ShapeMatchInfo | None:
+        """How this thread's last lookup matched, or a record whose rule is the miss reason."""
+        info: ShapeMatchInfo | None = getattr(self._last, "info", None)
+        return info
+
+    def query(self, op: LeafOp | OperatorRecord) -> QueryResult | Miss:
+        """The measured answer (PARTIAL for an incomplete composite), or the miss."""
+        return self._answer(op if isinstance(op, LeafOp) else as_leaf(op))
+
+    def lookup(self, op: LeafOp | OperatorRecord) -> QueryResult | None:
+        """As `query`, with None for a miss and its reason in `last_miss_reason`."""
+        leaf = as_leaf(op)
+        answer = self._answer(leaf)
+        if isinstance(answer, Miss):
+            self._last.reason = answer.code
+            self._last.info = ShapeMatchInfo(tuple(spec.shape for spec in leaf.tensors), (), str(answer.reason))
+            return None
+        if answer.source is QuerySource.PARTIAL:
+            self._last.reason = str(answer.details.get("miss_reason", ""))
+        self._last.info = answer.shape_match_info
+        return answer
+
+    def entry(self, op: LeafOp) -> OperatorEntry | None:
+        """The mapping entry of an operator."""
+        return self.database.mapping.operators.get(op.name)
+
+    def _dispatch(self, leaf: LeafOp) -> QueryResult | Miss:
+        entry = self.entry(leaf)
+        if entry is None:
+            return Miss(MissReason.UNMAPPED, leaf.name)
+        context, mode = self.context, entry.query_mode
+        if "family" in entry.facts:
+            from tensor_cast.performance_model.profiling_database.exact.tabulated import lookup_tabulated
+
+            return lookup_tabulated(context, leaf, entry)
+        if entry.composite:
+            return lookup_composite(context, leaf, entry)
+        if entry.category == "communication":
+            return lookup_communication(context, leaf, entry.kernel_type or "")
+        if mode == "attention_special":
+            params = attention_params(leaf)
+            return params if isinstance(params, Miss) else lookup_attention(context, leaf, entry.kernels, params)
+        if mode == "elementwise":
+            return lookup_elementwise(context, leaf, entry)
+        if mode == "moe_fused":
+            return lookup_moe_fused(context, leaf, entry)
+        if mode in _WRAPPER_ONLY_MODES:
+            return Miss(MissReason.SHAPE_MISMATCH, details={"hint": f"{mode} rows are matched on request grouping"})
+        if entry.zero_cost or entry.accepted_miss:
+            return accounted_zero(entry, leaf)
+        if not entry.kernels:
+            return Miss(MissReason.KERNEL_TYPE_MISSING, leaf.name)
+        return lookup_compute(context, leaf, entry.kernels, entry.tc_input_count)
+
+
+def accounted_zero(entry: OperatorEntry, leaf: LeafOp) -> QueryResult:
+    """The documented zero of a `zero_cost` or `accepted_miss` entry."""
+    details: dict[str, Any] = {"kernel_type": entry.kernel_type or "", "zero_cost": True}
+    rule = "zero_cost"
+    if not entry.zero_cost:
+        rule = "accepted_miss"
+        details = {"kernel_type": "accepted_miss", "zero_cost": True, "note": entry.accepted_miss}
+    info = ShapeMatchInfo(tuple(spec.shape for spec in leaf.tensors), (), rule)
+    return QueryResult(0.0, 1.0, QuerySource.MEASURED, details, info)
