@@ -23,44 +23,62 @@ _OUTCOME: Final = ("source", "confidence", "code", "shape_match", "sub_kernel_sh
 _ORDER: Final = ("kernel_type", "interpolation_path", "method", "axes", "target", "axis_boundary", "candidate_count")
 
 
+Database = Annotated[
+    str, typer.Option("--database", "-d", metavar="WHERE", help="Folder or name of the profiling database.")
+]
+Operator = Annotated[str | None, typer.Option("--op", metavar="NAME", help="Operator, such as aten.mm.default.")]
+Inputs = Annotated[
+    list[str] | None,
+    typer.Option("--input", metavar="SHAPE:DTYPE[:FORMAT][@ROLE]", help="An input tensor; repeat in order."),
+]
+Outputs = Annotated[
+    list[str] | None,
+    typer.Option("--output", metavar="SHAPE:DTYPE[:FORMAT]", help="An output tensor; repeat in order."),
+]
+Attributes = Annotated[
+    list[str] | None, typer.Option("--attr", metavar="NAME=VALUE", help="A non-tensor argument; repeat for several.")
+]
+QueryLens = Annotated[
+    str | None, typer.Option(metavar="LENGTHS", help="New tokens per request: 1,1,1 or, the same, 3x1.")
+]
+KvLens = Annotated[
+    str | None, typer.Option(metavar="LENGTHS", help="Context per request, new tokens included: 8x4096.")
+]
+PhaseName = Annotated[
+    str | None, typer.Option(metavar="NAME", help="prefill, decode or mixed; derived from the lengths if left out.")
+]
+BlockTable = Annotated[str | None, typer.Option(metavar="SHAPE", help="Shape of the block table: requests,blocks.")]
+OperatorFile = Annotated[
+    str | None,
+    typer.Option("--operator", metavar="FILE", help="JSON of one operator or a list of them; - reads standard input."),
+]
+EpSize = Annotated[int | None, typer.Option(metavar="N", help="Expert-parallel size.")]
+TpSize = Annotated[int, typer.Option(metavar="N", help="Tensor-parallel size.")]
+Device = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Device profile; by default the one the database declares.")
+]
+MeasuredOnly = Annotated[bool, typer.Option("--disable-profiling-interpolation", help="Measured rows only.")]
+Explain = Annotated[bool, typer.Option("--explain", help="Show the evidence, or every attempt of a miss.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
+
+
 def lookup(
-    database: Annotated[
-        str, typer.Option("--database", "-d", metavar="WHERE", help="Folder or name of the profiling database.")
-    ],
-    op: Annotated[str | None, typer.Option(help="Operator, such as aten.mm.default.")] = None,
-    input_: Annotated[
-        list[str] | None,
-        typer.Option("--input", metavar="SHAPE:DTYPE[:FORMAT][@ROLE]", help="An input tensor; repeat in order."),
-    ] = None,
-    output: Annotated[
-        list[str] | None, typer.Option(metavar="SHAPE:DTYPE[:FORMAT]", help="An output tensor; repeat in order.")
-    ] = None,
-    attr: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="A non-tensor argument.")] = None,
-    query_lens: Annotated[
-        str | None, typer.Option(metavar="LENGTHS", help="New tokens per request: 1,1,1 or 3x1.")
-    ] = None,
-    kv_lens: Annotated[
-        str | None, typer.Option(metavar="LENGTHS", help="Context per request, new tokens included: 8x4096.")
-    ] = None,
-    phase: Annotated[
-        str | None, typer.Option(help="prefill, decode or mixed; derived from the lengths if left out.")
-    ] = None,
-    block_table: Annotated[
-        str | None, typer.Option(metavar="SHAPE", help="Shape of the block table: requests,blocks.")
-    ] = None,
-    operator: Annotated[
-        str | None, typer.Option(metavar="FILE", help="JSON of one operator or a list of them; - reads standard input.")
-    ] = None,
-    ep_size: Annotated[int | None, typer.Option(help="Expert-parallel size.")] = None,
-    tp_size: Annotated[int, typer.Option(help="Tensor-parallel size.")] = 1,
-    device: Annotated[
-        str | None, typer.Option(help="Device profile; by default the one the database declares.")
-    ] = None,
-    disable_profiling_interpolation: Annotated[
-        bool, typer.Option("--disable-profiling-interpolation", help="Measured rows only.")
-    ] = False,
-    explain: Annotated[bool, typer.Option("--explain", help="Show the evidence, or every attempt of a miss.")] = False,
-    json_: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+    database: Database,
+    op: Operator = None,
+    inputs: Inputs = None,
+    outputs: Outputs = None,
+    attrs: Attributes = None,
+    query_lens: QueryLens = None,
+    kv_lens: KvLens = None,
+    phase: PhaseName = None,
+    block_table: BlockTable = None,
+    operator: OperatorFile = None,
+    ep_size: EpSize = None,
+    tp_size: TpSize = 1,
+    device: Device = None,
+    measured_only: MeasuredOnly = False,
+    explain: Explain = False,
+    as_json: AsJson = False,
 ) -> None:
     """Look one operator up in a profiling database: a measured or interpolated latency, or the reason for none.
 
@@ -69,19 +87,17 @@ def lookup(
     from castq.ask import Setting, ask
     from castq.operator_text import build_operator, read_operators
 
-    described = (op, input_, output, attr, query_lens, kv_lens, phase, block_table)
+    lengths = {"query_lens": query_lens, "kv_lens": kv_lens, "phase": phase, "block_table": block_table}
     if operator is not None:
-        if any(value is not None for value in described):
+        if any(value is not None for value in (op, inputs, outputs, attrs, *lengths.values())):
             raise InvalidValueError("--operator holds the whole operator: leave out --op and the options describing it")
         leaves, many = read_operators(operator)
     elif op is not None:
-        lengths = {"query_lens": query_lens, "kv_lens": kv_lens, "phase": phase, "block_table": block_table}
-        leaves, many = [build_operator(op, input_ or (), output or (), attr or (), **lengths)], False
+        leaves, many = [build_operator(op, inputs or (), outputs or (), attrs or (), **lengths)], False
     else:
         raise InvalidValueError("name an operator with --op, or a JSON file of operators with --operator")
-    setting = Setting(not disable_profiling_interpolation, device, tp_size, ep_size)
-    answers = list(ask(database, leaves, setting))
-    _show(answers, many, explain, json_)
+    answers = list(ask(database, leaves, Setting(not measured_only, device, tp_size, ep_size)))
+    _show(answers, many, explain, as_json)
     if not all(answer.answered for answer in answers):
         raise typer.Exit(_MISSED)
 
@@ -125,7 +141,7 @@ def explanation(answer: Answer) -> dict[str, Any]:
     facts |= {key: details.pop(key) for key in _ORDER if key in details}
     rows = details.pop("matched_row_meta", None)
     if rows:
-        facts["matched rows"] = [_row(row) for row in rows]
+        facts["matched rows"] = {_place(row): _row_facts(row) for row in rows}
     return facts | details
 
 
@@ -133,7 +149,9 @@ def _database(answer: Answer) -> str:
     return f"{answer.database} (synthetic)" if answer.synthetic else answer.database
 
 
-def _row(row: Mapping[str, Any]) -> str:
-    place = f"{row.get('file', '?')}:{row.get('line', row.get('row', '?'))}"
-    rest = {key: value for key, value in row.items() if key not in ("file", "line", "row", "row_index")}
-    return f"{place}  " + ", ".join(f"{key}={value}" for key, value in rest.items())
+def _place(row: Mapping[str, Any]) -> str:
+    return f"{row.get('file', '?')}:{row.get('line', row.get('row', '?'))}"
+
+
+def _row_facts(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in row.items() if key not in ("file", "line", "row", "row_index")}

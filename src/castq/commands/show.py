@@ -49,7 +49,7 @@ def print_tree(title: str, facts: Mapping[str, Any]) -> None:
     from rich.tree import Tree
 
     tree = Tree(title)
-    _grow(tree, facts)
+    _grow(tree, facts, top=True)
     _print(tree)
 
 
@@ -61,11 +61,13 @@ def _print(renderable: RenderableType) -> None:
         typer.echo(line.rstrip())
 
 
-def _grow(tree: Tree, facts: Mapping[str, Any]) -> None:
+def _grow(tree: Tree, facts: Mapping[str, Any], top: bool = False) -> None:
     for name, value in facts.items():
-        if isinstance(value, Mapping) and value and not _is_flat(value.values()):
+        if value is None:
+            continue
+        if isinstance(value, Mapping) and value and (top or not _is_flat(value.values())):
             _grow(tree.add(str(name)), value)
-        elif isinstance(value, list) and value and not _is_flat(value):
+        elif isinstance(value, list) and not _is_flat(value):
             branch = tree.add(str(name))
             for item in value:
                 _grow_item(branch, item)
@@ -75,7 +77,7 @@ def _grow(tree: Tree, facts: Mapping[str, Any]) -> None:
 
 def _grow_item(branch: Tree, item: Any) -> None:
     if isinstance(item, Mapping) and not _is_flat(item.values()):
-        flat = {key: value for key, value in item.items() if not isinstance(value, Mapping | list)}
+        flat = {key: value for key, value in item.items() if _is_flat([value])}
         child = branch.add(_inline(flat) if flat else "-")
         _grow(child, {key: value for key, value in item.items() if key not in flat})
     else:
@@ -83,11 +85,14 @@ def _grow_item(branch: Tree, item: Any) -> None:
 
 
 def _is_flat(values: Iterable[Any]) -> bool:
-    return all(not isinstance(value, Mapping | list) or _is_numbers(value) for value in values)
+    """Whether every value is a scalar or a list of scalars."""
+    return all(
+        not isinstance(value, Mapping) and (not isinstance(value, list) or _is_scalars(value)) for value in values
+    )
 
 
-def _is_numbers(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(item, int | float) for item in value)
+def _is_scalars(values: list[Any]) -> bool:
+    return all(not isinstance(value, Mapping | list) for value in values)
 
 
 def _inline(value: Any) -> str:

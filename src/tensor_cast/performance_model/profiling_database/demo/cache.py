@@ -34,8 +34,8 @@ def _reshape_and_cache() -> Iterator[DemoRow]:
         cache = bf16(_BLOCKS, BLOCK, heads, 128)
         for tokens in TOKENS:
             new = bf16(tokens, heads, 128)
-            moved = 2.0 * 2 * 2 * new.numel + 4 * tokens
-            yield DemoRow((new, new, cache, cache, int32(tokens)), (cache, cache), moved_bytes=moved)
+            moved = 2.0 * 2 * 2 * new.numel + 8 * tokens
+            yield DemoRow((new, new, cache, cache, int64(tokens)), (cache, cache), moved_bytes=moved)
 
 
 def _kv_norm_rope() -> Iterator[DemoRow]:

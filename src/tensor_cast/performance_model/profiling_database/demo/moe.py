@@ -71,7 +71,7 @@ def _permute() -> Iterator[DemoRow]:
         for width in (4096, 7168):
             outputs = (bf16(tokens * 8, width), int32(tokens * 8))
             moved = 2.0 * tokens * width * 9
-            yield DemoRow((bf16(tokens, width), int32(tokens, 8)), outputs, moved_bytes=moved)
+            yield DemoRow((bf16(tokens, width), int64(tokens, 8)), outputs, moved_bytes=moved)
 
 
 def _unpermute() -> Iterator[DemoRow]:
