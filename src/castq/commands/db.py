@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 __all__ = ["app"]
 
 _PROBLEMS: Final = 1
-_COLUMNS: Final = ("kernel", "status", "rows", "usable", "merged", "regimes", "points/regime", "rejected")
-_NUMBERS: Final = ("rows", "usable", "merged", "regimes")
+_COLUMNS: Final = ("kernel", "status", "rows", "usable", "merged", "regimes", "points", "rejected")
+_NUMBERS: Final = ("rows", "usable", "merged", "regimes", "points", "rejected")
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
 
@@ -39,7 +39,7 @@ def list_(
         show.print_json(listing_to_json(names))
     elif names:
         rows = [(str(name), name.format, str(name.path)) for name in names]
-        show.print_table(("name", "format", "path"), rows)
+        show.print_table(("name", "format", "path"), rows, fold=False)
     else:
         where = f"under {root}" if root is not None else "installed (pip install castq[gpu] brings GPU data)"
         typer.echo(f"no database {where}; castq db demo --out DIR writes a synthetic one")
@@ -113,10 +113,12 @@ def _show_check(found: DatabaseCheck) -> None:
 
     note = f"; {found.provenance}" if found.provenance else ""
     typer.echo(f"{found.path}: {found.operators} operators, {len(found.tables)} tables{note}")
-    show.print_table(_COLUMNS, [_row(report) for report in found.tables], right=_NUMBERS)
+    show.print_table(_COLUMNS, [_row(report) for report in found.tables], right=_NUMBERS, fold=False)
     for report in found.tables:
         for problem in report.problems:
             typer.echo(f"problem in {report.kernel}: {problem}")
+        for reason, count in report.rejected.items():
+            typer.echo(f"rejected in {report.kernel}: {count} {reason} ({report.examples[reason]})")
     for title, names in (
         ("mapping keys nobody reads", found.unknown_keys),
         ("policies without effect", found.inert_policies),
@@ -129,7 +131,6 @@ def _show_check(found: DatabaseCheck) -> None:
 
 def _row(report: LoadReport) -> tuple[object, ...]:
     spans = report.points_per_regime
-    rejected = ", ".join(f"{count} {reason} ({report.examples[reason]})" for reason, count in report.rejected.items())
     return (
         report.kernel,
         report.status,
@@ -138,5 +139,5 @@ def _row(report: LoadReport) -> tuple[object, ...]:
         report.repeats_merged,
         report.regimes,
         "-" if spans is None else f"{spans[0]}/{spans[1]}/{spans[2]}",
-        rejected or "-",
+        sum(report.rejected.values()),
     )

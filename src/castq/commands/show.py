@@ -32,16 +32,22 @@ def console(error: bool = False) -> Console:
     return Console(file=stream, width=width, highlight=False, markup=False, emoji=False, soft_wrap=width is not None)
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], right: Sequence[str] = ()) -> None:
-    """A plain table; the columns named in `right` are aligned to the right.  Long values fold, none is cut."""
+def print_table(
+    columns: Sequence[str], rows: Iterable[Sequence[object]], right: Sequence[str] = (), fold: bool = True
+) -> None:
+    """A plain table; the columns named in `right` are aligned to the right.
+
+    On a terminal the last column folds, unless `fold` is off; every other value stays in one piece, and none is cut.
+    """
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for name in columns:
-        table.add_column(name, justify="right" if name in right else "left", overflow="fold")
+        last = fold and name == columns[-1]
+        table.add_column(name, justify="right" if name in right else "left", overflow="fold", no_wrap=not last)
     for row in rows:
         table.add_row(*(str(cell) for cell in row))
-    _print(table)
+    _print(table, None if fold else _PIPED_WIDTH)
 
 
 def print_tree(title: str, facts: Mapping[str, Any]) -> None:
@@ -53,8 +59,9 @@ def print_tree(title: str, facts: Mapping[str, Any]) -> None:
     _print(tree)
 
 
-def _print(renderable: RenderableType) -> None:
+def _print(renderable: RenderableType, width: int | None = None) -> None:
     terminal = console()
+    terminal.width = width or terminal.width
     with terminal.capture() as captured:
         terminal.print(renderable)
     for line in captured.get().splitlines():
@@ -86,9 +93,7 @@ def _grow_item(branch: Tree, item: Any) -> None:
 
 def _is_flat(values: Iterable[Any]) -> bool:
     """Whether every value is a scalar or a list of scalars."""
-    return all(
-        not isinstance(value, Mapping) and (not isinstance(value, list) or _is_scalars(value)) for value in values
-    )
+    return all(_is_scalars(value) if isinstance(value, list) else not isinstance(value, Mapping) for value in values)
 
 
 def _is_scalars(values: list[Any]) -> bool:

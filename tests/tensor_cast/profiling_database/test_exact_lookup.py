@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import attention, base_source, mm, row, write_database, write_table
 
+from support import attention, base_source, mm, row, write_database, write_table
 from tensor_cast import LeafOp, Miss, QueryResult, QuerySource, Requests
 from tensor_cast.performance_model.profiling_database.exact.matching import (
     InputRule,

@@ -62,16 +62,20 @@ def _points(table: TensorTable, members: list[tuple[int, Candidate]]) -> PointSe
     axes = {name: np.array([candidate.axes.get(name, np.nan) for _, candidate in members]) for name in names}
     choice = table.candidate_latency
     labels = np.array([choice.label(int(row)) for row in rows], dtype=np.int64)
-    return PointSet(axes, choice.values[rows], rows, labels, identities=_codes([c.identity for _, c in members]))
+    return PointSet(axes, choice.values[rows], rows, labels, unusable=_ambiguous([c for _, c in members]))
 
 
-def _codes(values: list[Hashable]) -> NDArray[np.int64] | None:
+def _ambiguous(candidates: list[Candidate]) -> NDArray[np.bool_] | None:
+    """Which candidates share their coordinate with one of another identity, whatever column their latency is from."""
     import numpy as np
 
-    if all(value is None for value in values):
+    if all(candidate.identity is None for candidate in candidates):
         return None
-    numbers: dict[Hashable, int] = {}
-    return np.array([numbers.setdefault(value, len(numbers)) for value in values], dtype=np.int64)
+    places = [tuple(sorted(candidate.axes.items())) for candidate in candidates]
+    seen: dict[tuple[tuple[str, float], ...], set[Hashable]] = {}
+    for place, candidate in zip(places, candidates, strict=True):
+        seen.setdefault(place, set()).add(candidate.identity)
+    return np.array([len(seen[place]) > 1 for place in places])
 
 
 def _from_columns(table: ColumnTable) -> CandidateIndex:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -130,11 +129,15 @@ class InterpolationEngine:
             return KernelAttempt(table.kernel, MissReason.REGIME_KEY_UNMATCHED, details, target)
         method = self.method(question.entry, table.kernel)
         failed: list[Attempt] = []
-        for reading in _readings(path, table, target, groups, failed):
-            outcome = _search(path, reading, method)
-            if isinstance(outcome, Found):
-                return self._result(question, reading, outcome)
-            failed += outcome
+        readings = _readings(path, table, target, groups, failed)
+        for search in (_exact, _interpolate) if path.checks_exact else (_interpolate,):
+            for reading in readings:
+                outcome = search(path, reading, method)
+                if isinstance(outcome, Found):
+                    return self._result(question, reading, outcome)
+                failed += outcome
+                if outcome and outcome[0].reason in _AMBIGUOUS:
+                    return _failed(path, table, index, target, list(outcome))
         return _failed(path, table, index, target, failed)
 
     def _result(self, question: _Question, reading: _Reading, found: Found) -> QueryResult:
@@ -166,21 +169,26 @@ class InterpolationEngine:
         return QueryResult(found.latency_us, confidence, source, details, info)
 
 
+_AMBIGUOUS = (MissReason.AMBIGUOUS_DUPLICATE_COORDINATE, MissReason.KERNEL_VARIANT_AMBIGUOUS)
+
+
 def _readings(
     path: OperatorPath,
     table: TensorTable | ColumnTable,
     target: Target,
     groups: tuple[CandidateGroup, ...],
     failed: list[Attempt],
-) -> Iterator[_Reading]:
+) -> list[_Reading]:
     """Each group as the path fits the target to it, once per latency source where sources are kept apart."""
+    readings = []
     for group in path.ordered(groups):
         fitted = path.fit(target, group)
         if isinstance(fitted, MissReason):
             failed.append(Attempt(tuple(target.axes), fitted, len(group)))
             continue
         for pick in _picks(path, table, fitted[1], fitted[0]):
-            yield _Reading(table, fitted[1], fitted[0], pick)
+            readings.append(_Reading(table, fitted[1], fitted[0], pick))
+    return readings
 
 
 def _picks(
@@ -195,14 +203,15 @@ def _picks(
     return tuple(Pick(label) for label in group.labels)
 
 
-def _search(path: OperatorPath, reading: _Reading, method: Method) -> Found | tuple[Attempt, ...]:
+def _exact(path: OperatorPath, reading: _Reading, method: Method) -> Found | tuple[Attempt, ...]:
+    found = reading.group.exact(reading.target.axes, reading.pick)
+    if isinstance(found, Found):
+        return found
+    return (found,) if found.reason in _AMBIGUOUS else ()
+
+
+def _interpolate(path: OperatorPath, reading: _Reading, method: Method) -> Found | tuple[Attempt, ...]:
     group, target, pick = reading.group, reading.target, reading.pick
-    if path.checks_exact:
-        exact = group.exact(target.axes, pick)
-        if isinstance(exact, Found):
-            return exact
-        if exact.reason in (MissReason.AMBIGUOUS_DUPLICATE_COORDINATE, MissReason.KERNEL_VARIANT_AMBIGUOUS):
-            return (exact,)
     return group.interpolate(target.axes, path.axis_groups(target, reading.table), method, pick, path.matchers())
 
 

@@ -530,7 +530,7 @@ class CandidateIndex:
             different = {
                 name: {"asked": wanted.get(name), "measured": value}
                 for name, value in group.regime_key
-                if wanted.get(name) != value
+                if name in wanted and wanted[name] != value
             }
             if best is None or len(different) < len(best):
                 best = different

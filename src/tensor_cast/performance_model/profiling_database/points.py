@@ -1,7 +1,7 @@
 """Measured points of one regime, and what merging equal coordinates does to them.
 
-Repeats of one coordinate merge by median with count and spread.  A coordinate whose rows disagree in identity (request
-metadata) or in the kernel that ran is ambiguous and never used.
+Repeats of one coordinate merge by median with count and spread.  A coordinate whose rows disagree in request metadata
+or in the kernel that ran is ambiguous and never used.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class PointSet:
     """Columnar points.  `axes[name][i]` is NaN where point `i` lacks the axis; `rows[i]` is its row in the table.
 
     `labels`: 0 the file's selected latency column, 1 a fallback column, 2 unlabelled.  `variants` numbers the kernel
-    that ran, `identities` the request metadata of the row, `unusable` marks rows refused at load.
+    that ran, `unusable` marks rows whose coordinate is ambiguous.
     """
 
     axes: Mapping[str, FloatArray]
@@ -54,7 +54,6 @@ class PointSet:
     rows: IntArray
     labels: IntArray | None = None
     variants: IntArray | None = None
-    identities: IntArray | None = None
     unusable: BoolArray | None = None
 
     def __len__(self) -> int:
@@ -73,7 +72,6 @@ class PointSet:
             self.rows[chosen],
             part(self.labels),
             part(self.variants),
-            part(self.identities),
             part(self.unusable),
         )
 
@@ -154,8 +152,6 @@ def _problems(points: PointSet, members: IntArray, starts: IntArray) -> IntArray
     problems = np.zeros(len(starts) - 1, dtype=np.int64)
     if points.variants is not None:
         problems[_varies(points.variants[members], starts)] = _MIXED_VARIANTS
-    if points.identities is not None:
-        problems[_varies(points.identities[members], starts)] = _DISAGREEING
     if points.unusable is not None and len(members):
         problems[np.add.reduceat(points.unusable[members].astype(np.int64), starts[:-1]) > 0] = _DISAGREEING
     return problems

@@ -12,6 +12,8 @@ from tensor_cast.performance_model.profiling_database.demo.runtime import BLOCK
 __all__ = ["tables"]
 
 _WRITE: Final = "bytes = the new entries read and written, plus their slots"
+_LATENT: Final = "bytes = the new entries read, written to the cache and returned, plus angles and slots"
+_ROPE: Final = "bytes = query and key read and written, plus one table row a token"
 _STREAM: Final = "bytes = every operand and the output once"
 _BLOCKS: Final = 1766
 _UPDATES: Final = (1, 2, 4, 8, 16, 32, 64, 102, 128, 256, 512, 1024)
@@ -20,10 +22,10 @@ _UPDATES: Final = (1, 2, 4, 8, 16, 32, 64, 102, 128, 256, 512, 1024)
 def tables(version: str) -> Iterator[DemoTable]:
     """The cache and rope kernels of one version."""
     yield DemoTable("ReshapeAndCacheNdKernel", 2.3, _WRITE, tuple(_reshape_and_cache()))
-    yield DemoTable("KvRmsNormRopeCache", 3.6, _WRITE, tuple(_kv_norm_rope()))
+    yield DemoTable("KvRmsNormRopeCache", 3.6, _LATENT, tuple(_kv_norm_rope()))
     yield DemoTable("InterleaveRope", 2.1, _STREAM, tuple(_interleave_rope()))
     if version != "0.13":
-        yield DemoTable("_triton_rope", 3.3, _STREAM, tuple(_triton_rope()))
+        yield DemoTable("_triton_rope", 3.3, _ROPE, tuple(_triton_rope()))
     if version == "0.18":
         yield DemoTable("ScatterNdUpdate", 3.9, _WRITE, tuple(_scatter((226048, 113024), 128)))
         yield DemoTable("ScatterNdUpdateAiCore", 4.6, _WRITE, tuple(_scatter((226048,), 512)))
@@ -59,7 +61,7 @@ def _triton_rope() -> Iterator[DemoRow]:
     for heads, kv_heads in ((32, 8), (8, 1), (4, 1)):
         for tokens in TOKENS:
             query, key = bf16(tokens, heads, 128), bf16(tokens, kv_heads, 128)
-            moved = 2.0 * 2 * (query.numel + key.numel) + 4.0 * 128 * tokens
+            moved = 2.0 * 2 * (query.numel + key.numel) + 2.0 * 128 * tokens
             yield DemoRow((query, key, bf16(40960, 128)), (query, key), moved_bytes=moved)
 
 

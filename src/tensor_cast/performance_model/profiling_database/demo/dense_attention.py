@@ -23,7 +23,7 @@ _TABLE_WIDTH: Final = 512
 _CACHE_BLOCKS: Final = 12307
 _SLOTS: Final = 31
 _WORK: Final = (
-    "flops = 4*heads*dim*sum over requests of query*(context - query/2), "
+    "flops = 4*heads*dim*sum over requests of query*(context - (query-1)/2), "
     "bytes = the contexts' keys and values, the query and the output"
 )
 

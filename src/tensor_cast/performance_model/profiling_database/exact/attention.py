@@ -174,17 +174,17 @@ class _ContextIndex:
             rows.sort()
 
     def near(self, params: AttentionParams) -> list[tuple[int, int]]:
-        """(gap, row) of acceptable rows within the tolerance, nearest first, file order among equals."""
+        """(gap, row) within the tolerance: nearest context, then equal before padded tokens, then file order."""
         rows = (
             *_window(self._groups.get((params.heads, params.head_dim, params.dtype), []), params.avg_seq_len),
             *_window(self._flat.get((params.heads * params.head_dim, params.dtype), []), params.avg_seq_len),
         )
         found = [
-            (abs(seq - params.avg_seq_len), row)
+            (abs(seq - params.avg_seq_len), tokens != params.tokens, row)
             for seq, row, tokens in rows
             if tokens_match(params.tokens, tokens) and self._runtime_equal(row, params)
         ]
-        return sorted(found)
+        return [(gap, row) for gap, _, row in sorted(found)]
 
     def _runtime_equal(self, row: int, params: AttentionParams) -> bool:
         table = self._table

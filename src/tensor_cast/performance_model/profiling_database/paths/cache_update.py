@@ -36,14 +36,14 @@ class CacheUpdatePath(OperatorPath):
     def axis_groups(self, target: Target, table: TensorTable | ColumnTable) -> Sequence[tuple[str, ...]]:
         return (("tokens",),)
 
-    def target(
+    def targets(
         self,
         context: ExactContext,
         leaf: LeafOp,
         entry: OperatorEntry,
         table: TensorTable | ColumnTable,
         policy: KernelPolicy,
-    ) -> Target | Miss:
+    ) -> tuple[Target, ...] | Miss:
         roles = (leaf.role("cache"), leaf.role("index"), leaf.role("update"))
         named = [
             TensorSpec(spec.shape, name, spec.format)
@@ -53,7 +53,7 @@ class CacheUpdatePath(OperatorPath):
         place = _place(table.kernel, tuple(named)) if len(named) == 3 else None
         if place is None:
             return Miss(MissReason.TARGET_UNAVAILABLE, table.kernel, {"cause": "scatter_target_unextractable"})
-        return Target(*place)
+        return (Target(*place),)
 
     def candidate(
         self, table: TensorTable, row: int, entry: OperatorEntry, policy: KernelPolicy, view: str = ""

@@ -83,17 +83,18 @@ class DenseAttentionPath(OperatorPath):
             batch = values.pop()
         return replace(target, axes={**target.axes, "batch": float(batch)}), group
 
-    def target(
+    def targets(
         self,
         context: ExactContext,
         leaf: LeafOp,
         entry: OperatorEntry,
         table: TensorTable | ColumnTable,
         policy: KernelPolicy,
-    ) -> Target | Miss:
+    ) -> tuple[Target, ...] | Miss:
         if not isinstance(table, TensorTable) or sequence_column(table) is None:
             return Miss(MissReason.ATTENTION_INDEX_UNAVAILABLE, table.kernel, {"hint": "no avg_seq_len column"})
-        return _target(leaf, entry, table, policy)
+        target = _target(leaf, entry, table, policy)
+        return target if isinstance(target, Miss) else (target,)
 
     def candidate(
         self, table: TensorTable, row: int, entry: OperatorEntry, policy: KernelPolicy, view: str = ""

@@ -104,19 +104,19 @@ class DispatchFFNCombinePath(OperatorPath):
     def axis_groups(self, target: Target, table: TensorTable | ColumnTable) -> Sequence[tuple[str, ...]]:
         return (("tokens",),)
 
-    def target(
+    def targets(
         self,
         context: ExactContext,
         leaf: LeafOp,
         entry: OperatorEntry,
         table: TensorTable | ColumnTable,
         policy: KernelPolicy,
-    ) -> Target | Miss:
+    ) -> tuple[Target, ...] | Miss:
         place = _target_place(leaf, context.parallel.expert_parallel_size or 0)
         if isinstance(place, Miss):
             return place
         notes = {"ep_size": place.ep_size, "quant_subtype": place.subtype}
-        return Target({"tokens": float(place.tokens)}, place.regime(table.kernel), notes=notes)
+        return (Target({"tokens": float(place.tokens)}, place.regime(table.kernel), notes=notes),)
 
     def candidate(
         self, table: TensorTable, row: int, entry: OperatorEntry, policy: KernelPolicy, view: str = ""

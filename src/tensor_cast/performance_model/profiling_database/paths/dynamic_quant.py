@@ -52,14 +52,14 @@ class DynamicQuantPath(OperatorPath):
     def axis_groups(self, target: Target, table: TensorTable | ColumnTable) -> Sequence[tuple[str, ...]]:
         return (("M",), ("K",), ("M", "K"))
 
-    def target(
+    def targets(
         self,
         context: ExactContext,
         leaf: LeafOp,
         entry: OperatorEntry,
         table: TensorTable | ColumnTable,
         policy: KernelPolicy,
-    ) -> Target | Miss:
+    ) -> tuple[Target, ...] | Miss:
         x = leaf.role("x") or (leaf.tensors[0] if leaf.tensors else None)
         if x is None:
             return Miss(MissReason.TARGET_UNAVAILABLE, table.kernel, {"cause": "input_shape_missing"})
@@ -80,7 +80,7 @@ class DynamicQuantPath(OperatorPath):
             "block_size": regime["block_size"],
             "auxiliary_modes": [list(mode) for mode in regime["auxiliary_modes"]],
         }
-        return Target(place[0], place[1], notes=notes)
+        return (Target(place[0], place[1], notes=notes),)
 
     def candidate(
         self, table: TensorTable, row: int, entry: OperatorEntry, policy: KernelPolicy, view: str = ""

@@ -64,14 +64,14 @@ class ElementwisePath(OperatorPath):
             return (("axis_0",), ("axis_1",), ("axis_0", "axis_1"))
         return (("axis_0",),)
 
-    def target(
+    def targets(
         self,
         context: ExactContext,
         leaf: LeafOp,
         entry: OperatorEntry,
         table: TensorTable | ColumnTable,
         policy: KernelPolicy,
-    ) -> Target | Miss:
+    ) -> tuple[Target, ...] | Miss:
         if not leaf.outputs or not leaf.outputs[0].shape:
             return Miss(
                 MissReason.ELEMENTWISE_OUTPUT_UNAVAILABLE, details={"hint": "give the output's shape and dtype"}
@@ -82,7 +82,7 @@ class ElementwisePath(OperatorPath):
             return Miss(
                 MissReason.ELEMENTWISE_INPUT_SIGNATURE_UNAVAILABLE, details={"hint": "a dtype has no database name"}
             )
-        return Target(*_place(table.kernel, inputs, TensorSpec(output.shape, dtype)))
+        return (Target(*_place(table.kernel, inputs, TensorSpec(output.shape, dtype))),)
 
     def candidate(
         self, table: TensorTable, row: int, entry: OperatorEntry, policy: KernelPolicy, view: str = ""

@@ -8,6 +8,7 @@ from collections.abc import Hashable, Sequence
 from tensor_cast.leaf import LeafOp, Shape, TensorSpec
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
 from tensor_cast.performance_model.profiling_database.exact.context import ExactContext
+from tensor_cast.performance_model.profiling_database.exact.matching import normalised_forms
 from tensor_cast.performance_model.profiling_database.kernel_table import ColumnTable, TensorTable
 from tensor_cast.performance_model.profiling_database.op_mapping import KernelPolicy, OperatorEntry
 from tensor_cast.performance_model.profiling_database.paths.path import (
@@ -37,23 +38,27 @@ class GenericComputePath(OperatorPath):
     def axis_groups(self, target: Target, table: TensorTable | ColumnTable) -> Sequence[tuple[str, ...]]:
         return (tuple(target.axes),)
 
-    def target(
+    def targets(
         self,
         context: ExactContext,
         leaf: LeafOp,
         entry: OperatorEntry,
         table: TensorTable | ColumnTable,
         policy: KernelPolicy,
-    ) -> Target | Miss:
+    ) -> tuple[Target, ...] | Miss:
+        """One target per form in which the kernel may have recorded the inputs."""
         tensors = leaf_tensors(leaf, entry.tc_input_count)
         if tensors is None:
             detail = {"cause": str(MissReason.GENERIC_COMPUTE_DTYPE_UNAVAILABLE)}
             return Miss(MissReason.COMPUTE_TARGET_UNAVAILABLE, table.kernel, detail)
         outputs = tuple(spec.shape for spec in leaf.outputs)
-        place = _place(table.kernel, tensors, outputs, policy.generic_axis)
-        if isinstance(place, str):
-            return Miss(MissReason.COMPUTE_TARGET_UNAVAILABLE, table.kernel, {"cause": place})
-        return Target(*place)
+        targets = []
+        for form in normalised_forms(table.kernel, tensors):
+            place = _place(table.kernel, form, outputs, policy.generic_axis)
+            if isinstance(place, str):
+                return Miss(MissReason.COMPUTE_TARGET_UNAVAILABLE, table.kernel, {"cause": place})
+            targets.append(Target(*place))
+        return tuple(targets)
 
     def candidate(
         self, table: TensorTable, row: int, entry: OperatorEntry, policy: KernelPolicy, view: str = ""

@@ -95,14 +95,14 @@ class MatmulPath(OperatorPath):
     def path_name(self, dim: int) -> str:
         return self.name
 
-    def target(
+    def targets(
         self,
         context: ExactContext,
         leaf: LeafOp,
         entry: OperatorEntry,
         table: TensorTable | ColumnTable,
         policy: KernelPolicy,
-    ) -> Target | Miss:
+    ) -> tuple[Target, ...] | Miss:
         tensors = leaf_tensors(leaf, entry.tc_input_count)
         product = self._product(table.kernel, tensors)
         if tensors is None or product is None:
@@ -110,7 +110,7 @@ class MatmulPath(OperatorPath):
                 MissReason.TARGET_UNAVAILABLE, table.kernel, {"hint": "no two multiplying matrices with known dtypes"}
             )
         count = entry.tc_input_count or len(tensors)
-        return Target(product.axes, product_regime(table.kernel, tensors, count, product))
+        return (Target(product.axes, product_regime(table.kernel, tensors, count, product)),)
 
     @staticmethod
     def _product(kernel: str, tensors: tuple[TensorSpec, ...] | None) -> MatrixProduct | None:

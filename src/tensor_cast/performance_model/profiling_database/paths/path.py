@@ -78,16 +78,6 @@ class OperatorPath(ABC):
         """Axis groups in the order they are tried: low dimension first."""
 
     @abstractmethod
-    def target(
-        self,
-        context: ExactContext,
-        leaf: LeafOp,
-        entry: OperatorEntry,
-        table: TensorTable | ColumnTable,
-        policy: KernelPolicy,
-    ) -> Target | Miss:
-        """The question's place among the table's rows."""
-
     def targets(
         self,
         context: ExactContext,
@@ -96,9 +86,7 @@ class OperatorPath(ABC):
         table: TensorTable | ColumnTable,
         policy: KernelPolicy,
     ) -> tuple[Target, ...] | Miss:
-        """Every reading of the question, tried in order; most paths have one."""
-        target = self.target(context, leaf, entry, table, policy)
-        return target if isinstance(target, Miss) else (target,)
+        """The question's place among the table's rows: one reading, or several tried in order."""
 
     @abstractmethod
     def candidate(

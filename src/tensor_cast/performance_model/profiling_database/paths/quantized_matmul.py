@@ -64,14 +64,14 @@ class QuantizedMatmulPath(OperatorPath):
     def ordered(self, groups: Sequence[CandidateGroup]) -> Sequence[CandidateGroup]:
         return nd_first(groups)
 
-    def target(
+    def targets(
         self,
         context: ExactContext,
         leaf: LeafOp,
         entry: OperatorEntry,
         table: TensorTable | ColumnTable,
         policy: KernelPolicy,
-    ) -> Target | Miss:
+    ) -> tuple[Target, ...] | Miss:
         tensors = leaf_tensors(leaf, self._count(entry))
         outputs = _output_signature(leaf)
         packed = packing(leaf.name)
@@ -83,7 +83,7 @@ class QuantizedMatmulPath(OperatorPath):
         place = _place(table.kernel, tensors, self._count(entry), packed, outputs)
         if place is None:
             return Miss(MissReason.TARGET_UNAVAILABLE, table.kernel, {"cause": "matmul_axes_unextractable"})
-        return Target(*place, notes={"compute_subcategory": "quantized_matmul", "packed": packed})
+        return (Target(*place, notes={"compute_subcategory": "quantized_matmul", "packed": packed}),)
 
     def candidate(
         self, table: TensorTable, row: int, entry: OperatorEntry, policy: KernelPolicy, view: str = ""

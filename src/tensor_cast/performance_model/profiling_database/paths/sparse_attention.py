@@ -97,17 +97,6 @@ class _SparsePath(OperatorPath):
         notes = {"grouping_source": view, "phase": place.phase, "api_path": place.api_path, "topk": place.topk}
         return Target(self.axes(place), regime, notes=notes, view=view)
 
-    def target(
-        self,
-        context: ExactContext,
-        leaf: LeafOp,
-        entry: OperatorEntry,
-        table: TensorTable | ColumnTable,
-        policy: KernelPolicy,
-    ) -> Target | Miss:
-        targets = self.targets(context, leaf, entry, table, policy)
-        return targets if isinstance(targets, Miss) else targets[0]
-
     def candidate(
         self, table: TensorTable, row: int, entry: OperatorEntry, policy: KernelPolicy, view: str = ""
     ) -> Candidate | str:

@@ -31,14 +31,14 @@ class TabulatedPath(OperatorPath):
         axes = tuple(target.axes)
         return tuple(group for size in (1, 2, 3) for group in combinations(axes, size))
 
-    def target(
+    def targets(
         self,
         context: ExactContext,
         leaf: LeafOp,
         entry: OperatorEntry,
         table: TensorTable | ColumnTable,
         policy: KernelPolicy,
-    ) -> Target | Miss:
+    ) -> tuple[Target, ...] | Miss:
         facts = describe(leaf, entry)
         if isinstance(facts, Miss):
             return facts
@@ -52,7 +52,7 @@ class TabulatedPath(OperatorPath):
         if len(axes) < len(table.axes):
             missing = next(axis for axis in table.axes if axis not in axes)
             return Miss(MissReason.MISSING_TARGET_AXIS, missing, {"attempted_kernel_types": [table.kernel]})
-        return Target(axes, regime, facts.variant)
+        return (Target(axes, regime, facts.variant),)
 
     def candidate(
         self, table: TensorTable, row: int, entry: OperatorEntry, policy: KernelPolicy, view: str = ""
