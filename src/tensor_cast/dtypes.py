@@ -28,12 +28,20 @@ _BYTES: Final[dict[str, float]] = {
     "float8_e4m3fn": 1,
     "float8_e5m2": 1,
     "float8_e8m0fnu": 1,
+    "float8_e4m3fnuz": 1,
+    "float8_e5m2fnuz": 1,
     "float4_e2m1fn_x2": 1,
     "int64": 8,
     "int32": 4,
     "int16": 2,
     "int8": 1,
     "uint8": 1,
+    "uint16": 2,
+    "uint32": 4,
+    "uint64": 8,
+    "complex32": 4,
+    "complex64": 8,
+    "complex128": 16,
     "int4": 0.5,
     "float4": 0.5,
     "bool": 1,
@@ -102,7 +110,7 @@ def canonical_dtype(name: str) -> str:
 
     Raises UnknownNameError for a spelling that names no dtype.
     """
-    bare = name.removeprefix("torch.").strip().lower()
+    bare = name.strip().lower().removeprefix("torch.")
     bare = _ALIASES.get(bare, bare)
     if bare in _BYTES:
         return bare

@@ -10,10 +10,11 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import index
 from typing import Any, Final, Literal
 
 from tensor_cast.dtypes import canonical_dtype
-from tensor_cast.errors import InvalidValueError
+from tensor_cast.errors import CastqError, InvalidValueError
 
 __all__ = ["AttrValue", "LeafOp", "Phase", "Requests", "Shape", "TensorSpec"]
 
@@ -22,6 +23,7 @@ Phase = Literal["prefill", "decode", "mixed"]
 AttrValue = str | int | float | bool | None | tuple[int, ...] | tuple[str, ...]
 
 _PHASES: Final = ("prefill", "decode", "mixed")
+_MAX_SIZE: Final = 2**63 - 1  # elements a tensor can have; also keeps every size representable as a float
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +36,11 @@ class TensorSpec:
     role: str = ""
 
     def __post_init__(self) -> None:
-        if any(not isinstance(dim, int) or isinstance(dim, bool) or dim < 0 for dim in self.shape):
-            raise InvalidValueError(f"tensor shape {self.shape!r}: every dimension must be an integer >= 0")
+        for dim in self.shape:
+            if type(dim) is not int or dim < 0:
+                raise InvalidValueError(f"tensor shape {self.shape!r}: every dimension must be an integer >= 0")
+        if any(dim > _MAX_SIZE for dim in self.shape) or math.prod(self.shape) > _MAX_SIZE:
+            raise InvalidValueError("tensor shape has more than 2**63 - 1 elements")
 
     @property
     def rank(self) -> int:
@@ -110,7 +115,8 @@ class LeafOp:
     """One leaf operator call: name, tensors in argument order, attributes, request grouping.
 
     `name` is `<namespace>.<op>.<overload>`; `inputs` are the tensors of the call in the operator's own argument order
-    (0-d tensors included); `attrs` are its non-tensor arguments by name; `source` tells a direct call from the child of
+    (0-d tensors included); `tensors` are those a kernel row can record (0-d left out), with their shapes and dtypes as
+    `tensor_shapes` and `tensor_dtypes`; `attrs` are its non-tensor arguments by name; `source` tells a direct call from the child of
     a decomposed operator (`child:<parent>#<index>`).
     """
 
@@ -120,21 +126,26 @@ class LeafOp:
     attrs: tuple[tuple[str, AttrValue], ...] = ()
     requests: Requests | None = None
     source: str = "direct"
+    tensors: tuple[TensorSpec, ...] = field(init=False, repr=False, compare=False)
+    tensor_shapes: tuple[Shape, ...] = field(init=False, repr=False, compare=False)
+    tensor_dtypes: tuple[str, ...] = field(init=False, repr=False, compare=False)
     _hash: int = field(init=False, repr=False, compare=False, default=0)
 
     def __post_init__(self) -> None:
-        if isinstance(self.attrs, Mapping):
-            object.__setattr__(self, "attrs", tuple(sorted(self.attrs.items())))
+        if self.attrs:
+            object.__setattr__(self, "attrs", _ordered(self.attrs))
+        tensors = tuple([spec for spec in self.inputs if spec.shape])
+        object.__setattr__(self, "tensors", tensors)
+        object.__setattr__(self, "tensor_shapes", tuple([spec.shape for spec in tensors]))
+        object.__setattr__(self, "tensor_dtypes", tuple([spec.dtype for spec in tensors]))
         key = (self.name, self.inputs, self.outputs, self.attrs, self.requests, self.source)
-        object.__setattr__(self, "_hash", hash(key))
+        try:
+            object.__setattr__(self, "_hash", hash(key))
+        except TypeError as error:
+            raise InvalidValueError(f"{self.name}: tensors, attributes and lengths must be tuples ({error})") from None
 
     def __hash__(self) -> int:
         return self._hash
-
-    @cached_property
-    def tensors(self) -> tuple[TensorSpec, ...]:
-        """The inputs that a kernel row can record: 0-d tensors are left out."""
-        return tuple(spec for spec in self.inputs if spec.shape)
 
     @cached_property
     def attributes(self) -> Mapping[str, AttrValue]:
@@ -178,8 +189,13 @@ class LeafOp:
 
         specs = tuple(_as_spec(item, f"inputs[{i}]") for i, item in enumerate(_items(inputs, "inputs")))
         outs = tuple(_as_spec(item, f"outputs[{i}]") for i, item in enumerate(_items(outputs, "outputs")))
-        pairs = tuple(sorted((attrs or {}).items()))
-        return cls(name, assign_roles(name, specs), outs, pairs, requests, source)
+        return cls(name, assign_roles(name, specs), outs, tuple((attrs or {}).items()), requests, source)
+
+
+def _ordered(attrs: Mapping[str, AttrValue] | tuple[tuple[str, AttrValue], ...]) -> tuple[tuple[str, AttrValue], ...]:
+    """Attributes sorted by name, lists as tuples."""
+    items = attrs.items() if isinstance(attrs, Mapping) else attrs
+    return tuple(sorted(((k, tuple(v) if isinstance(v, list) else v) for k, v in items), key=lambda pair: pair[0]))
 
 
 def _items(value: object, where: str) -> tuple[object, ...]:
@@ -195,7 +211,10 @@ def _as_spec(item: Any, where: str) -> TensorSpec:
         raise InvalidValueError(f"{where}: expected (shape, dtype) or (shape, dtype, format), got {item!r}")
     shape, dtype, *rest = item
     try:
-        dims = tuple(int(dim) for dim in shape)
-    except (TypeError, ValueError):
+        dims = tuple(index(dim) for dim in shape)
+    except TypeError:
         raise InvalidValueError(f"{where}: shape {shape!r} is not a list of integers") from None
-    return TensorSpec(dims, canonical_dtype(str(dtype)), rest[0] if rest else "ND")
+    try:
+        return TensorSpec(dims, canonical_dtype(str(dtype)), rest[0] if rest else "ND")
+    except CastqError as error:
+        raise type(error)(f"{where}: {error}") from None

@@ -11,7 +11,10 @@ __all__ = ["ParallelConfig"]
 
 @dataclass(frozen=True, slots=True)
 class ParallelConfig:
-    """Sizes of the parallel groups; `None` for expert parallelism means "not configured" and makes DFC lookups refuse."""
+    """Sizes of the parallel groups.
+
+    `None` for expert parallelism means "not configured" and makes lookups of fused dispatch-FFN-combine refuse.
+    """
 
     tensor_parallel_size: int = 1
     data_parallel_size: int = 1

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
 from tensor_cast.dtypes import canonical_dtype
-from tensor_cast.errors import InvalidValueError
+from tensor_cast.errors import CastqError, InvalidValueError, nearest
 from tensor_cast.leaf import AttrValue, LeafOp, Phase, Requests, TensorSpec
 from tensor_cast.signatures import Argument, signature
 
@@ -72,15 +72,15 @@ def _bind(
 ) -> list[tuple[str, Any]]:
     if arguments is None:
         named = [(f"arg{i}" if not _has_tensor(value) else "", value) for i, value in enumerate(args)]
-        return [*named, *((key, value) for key, value in kwargs.items() if not _has_tensor(value))]
+        return [*named, *(("" if _has_tensor(value) else key, value) for key, value in kwargs.items() if key != "out")]
     bound = []
     for i, value in enumerate(args):
         bound.append((arguments[i].name if i < len(arguments) else f"arg{i}", value))
-    positions = {argument.name: argument for argument in arguments}
+    positions = {argument.name: i for i, argument in enumerate(arguments)}
     for key, value in kwargs.items():
         if key in positions or not _has_tensor(value):
             bound.append((key, value))
-    return bound
+    return sorted(bound, key=lambda pair: positions.get(pair[0], len(positions)))
 
 
 def _is_tensor(value: object) -> bool:
@@ -141,6 +141,8 @@ def _phase(value: object) -> Phase | None:
 
 
 _JSON_KEYS = ("op", "inputs", "outputs", "attrs", "requests", "source")
+_TENSOR_KEYS = ("shape", "dtype", "format", "role")
+_REQUEST_KEYS = ("query_lens", "kv_lens", "phase", "block_table_shape")
 
 
 def leaf_from_json(document: str | Mapping[str, Any]) -> LeafOp:
@@ -150,11 +152,11 @@ def leaf_from_json(document: str | Mapping[str, Any]) -> LeafOp:
             document = json.loads(document)
         except json.JSONDecodeError as error:
             raise InvalidValueError(f"operator JSON, line {error.lineno}: {error.msg}") from None
+        except RecursionError:
+            raise InvalidValueError("operator JSON: too many nested values") from None
     if not isinstance(document, Mapping):
         raise InvalidValueError(f"operator JSON: expected an object, got {type(document).__name__}")
-    unknown = sorted(set(document) - set(_JSON_KEYS))
-    if unknown:
-        raise InvalidValueError(f"operator JSON: unknown field {unknown[0]!r}; allowed: {', '.join(_JSON_KEYS)}")
+    _only(document, _JSON_KEYS, "")
     if not isinstance(document.get("op"), str):
         raise InvalidValueError("operator JSON: field 'op' must be a string such as 'aten.mm.default'")
     attrs = document.get("attrs") or {}
@@ -166,10 +168,33 @@ def leaf_from_json(document: str | Mapping[str, Any]) -> LeafOp:
         document["op"],
         inputs,
         outputs,
-        {str(key): _attribute(value) for key, value in attrs.items()},
+        {str(key): _json_attribute(value, f"attrs.{key}") for key, value in attrs.items()},
         _json_requests(document.get("requests")),
-        str(document.get("source", "direct")),
+        _json_text(document, "source", "direct", ""),
     )
+
+
+def _only(document: Mapping[str, Any], allowed: tuple[str, ...], where: str) -> None:
+    for key in document:
+        if key not in allowed:
+            raise InvalidValueError(
+                f"operator JSON: unknown field {where + str(key)!r}{nearest(str(key), allowed)}; "
+                f"allowed: {', '.join(allowed)}"
+            )
+
+
+def _json_text(document: Mapping[str, Any], key: str, default: str, where: str) -> str:
+    value = document.get(key, default)
+    if not isinstance(value, str):
+        raise InvalidValueError(f"operator JSON: {where}{key} must be text, got {value!r}")
+    return value
+
+
+def _json_attribute(value: Any, where: str) -> AttrValue:
+    items = value if isinstance(value, list) else [value]
+    if any(isinstance(item, dict | list) for item in items):
+        raise InvalidValueError(f"operator JSON: {where} must be a number, text, boolean or a flat list, got {value!r}")
+    return _attribute(value)
 
 
 def _json_list(document: Mapping[str, Any], key: str) -> list[Any]:
@@ -182,11 +207,17 @@ def _json_list(document: Mapping[str, Any], key: str) -> list[Any]:
 def _json_spec(item: Any, where: str) -> TensorSpec:
     if not isinstance(item, Mapping) or "shape" not in item or "dtype" not in item:
         raise InvalidValueError(f"operator JSON: {where} must be an object with 'shape' and 'dtype'")
+    _only(item, _TENSOR_KEYS, f"{where}.")
     shape = item["shape"]
     if not isinstance(shape, list) or any(isinstance(d, bool) or not isinstance(d, int) for d in shape):
         raise InvalidValueError(f"operator JSON: {where}.shape must be a list of integers, got {shape!r}")
-    dtype = canonical_dtype(str(item["dtype"]))
-    return TensorSpec(tuple(shape), dtype, str(item.get("format", "ND")), str(item.get("role", "")))
+    dtype, storage, role = (
+        _json_text(item, key, default, f"{where}.") for key, default in (("dtype", ""), ("format", "ND"), ("role", ""))
+    )
+    try:
+        return TensorSpec(tuple(shape), canonical_dtype(dtype), storage, role)
+    except CastqError as error:
+        raise InvalidValueError(f"operator JSON: {where}: {error}") from None
 
 
 def _json_requests(value: Any) -> Requests | None:
@@ -194,13 +225,17 @@ def _json_requests(value: Any) -> Requests | None:
         return None
     if not isinstance(value, Mapping):
         raise InvalidValueError("operator JSON: field 'requests' must be an object")
+    _only(value, _REQUEST_KEYS, "requests.")
     vectors: dict[str, tuple[int, ...] | None] = {}
     for key in ("query_lens", "kv_lens", "block_table_shape"):
         items = value.get(key)
         if items is not None and (not isinstance(items, list) or any(type(i) is not int for i in items)):
             raise InvalidValueError(f"operator JSON: requests.{key} must be a list of integers, got {items!r}")
         vectors[key] = None if items is None else tuple(items)
-    return Requests(vectors["query_lens"], vectors["kv_lens"], value.get("phase"), vectors["block_table_shape"])
+    try:
+        return Requests(vectors["query_lens"], vectors["kv_lens"], value.get("phase"), vectors["block_table_shape"])
+    except InvalidValueError as error:
+        raise InvalidValueError(f"operator JSON: requests: {error}") from None
 
 
 def leaf_to_json(leaf: LeafOp) -> dict[str, Any]:

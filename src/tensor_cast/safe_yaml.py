@@ -11,8 +11,10 @@ from tensor_cast.errors import DataFileError
 __all__ = ["LocatedYaml", "load_yaml", "parse_yaml"]
 
 _MAX_BYTES = 16 * 1024 * 1024
-_MAX_NODES = 500_000
+_MAX_NODES = 100_000
+_MAX_SHOWN = 60
 _PLAIN_TAG = "tag:yaml.org,2002:"
+_COLLECTION_TAGS = frozenset(_PLAIN_TAG + name for name in ("map", "seq", "set", "omap", "pairs"))
 _LFS = b"version https://git-lfs.github.com/spec/v1"
 
 
@@ -35,9 +37,12 @@ class LocatedYaml:
 
 def load_yaml(path: Path) -> LocatedYaml:
     """Read and parse one file.  Raises DataFileError for anything but plain, duplicate-free YAML."""
-    if path.stat().st_size > _MAX_BYTES:
-        raise DataFileError(path, f"larger than {_MAX_BYTES} bytes", code="too_large")
-    raw = path.read_bytes()
+    try:
+        if path.stat().st_size > _MAX_BYTES:
+            raise DataFileError(path, f"larger than {_MAX_BYTES} bytes", code="too_large")
+        raw = path.read_bytes()
+    except OSError as error:
+        raise DataFileError(path, f"cannot be read: {error.strerror or error}", code="unreadable") from None
     if raw.startswith(_LFS):
         raise DataFileError(path, "is a Git-LFS pointer, not data: fetch it with 'git lfs pull'", code="lfs_pointer")
     try:
@@ -58,6 +63,8 @@ def parse_yaml(text: str, path: Path) -> LocatedYaml:
         raise DataFileError(path, error.problem or "not valid YAML", line=line, code="yaml_syntax") from None
     except yaml.YAMLError as error:
         raise DataFileError(path, f"not valid YAML: {error}", code="yaml_syntax") from None
+    except RecursionError:
+        raise DataFileError(path, "too many nested values", code="too_large") from None
     located = LocatedYaml(path, None)
     if node is None:
         return located
@@ -106,10 +113,10 @@ class _Builder:
 
     def _scalar(self, node: Any, line: int) -> Any:
         constructor = self._scalars.yaml_constructors.get(node.tag)
-        if constructor is None:
+        if constructor is None or node.tag in _COLLECTION_TAGS:
             raise DataFileError(self._path, f"tag {node.tag!r} is not allowed", line=line, code="yaml_tag")
         try:
             return constructor(self._scalars, node)
-        except (ValueError, self._yaml.YAMLError):
-            problem = f"cannot read {node.value!r} as {node.tag.removeprefix(_PLAIN_TAG)}"
+        except (ValueError, LookupError, AttributeError, self._yaml.YAMLError):
+            problem = f"cannot read {node.value[:_MAX_SHOWN]!r} as {node.tag.removeprefix(_PLAIN_TAG)}"
             raise DataFileError(self._path, problem, line=line, code="yaml_value") from None

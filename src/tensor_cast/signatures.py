@@ -1,6 +1,7 @@
 """The one table that says which argument of an operator plays which role.
 
-Each line lists the arguments in order.  Suffixes: `?` may be None, `[]` a list of tensors, `=` a non-tensor attribute.
+Each line lists the arguments in order.  Suffixes: `?` may be None, `[]` a list of tensors, `[]?` a list that may be
+absent, `=` a non-tensor attribute.
 Source: leaf-operator facts, section 1.  Operators outside the table take their tensors in order, without roles.
 """
 
@@ -27,12 +28,12 @@ _STATIC_LINEAR: Final = "x weight w_scale w_offset? x_scale? x_offset? bias? out
 _SCALED_LINEAR: Final = "x weight x_scale w_scale bias? out_dtype="
 _COMM_TAIL: Final = " rank= rank_group="
 _DFC_QUANT: Final = (
-    "x expert_indices gmm1_weight[] gmm1_scale[] gmm1_offset[] gmm1_bias[] gmm1_out_dtype= "
-    "gmm2_weight[] gmm2_scale[] gmm2_offset[] gmm2_bias[] gmm2_out_dtype= rank= rank_group="
+    "x expert_indices gmm1_weight[] gmm1_scale[]? gmm1_offset[]? gmm1_bias[]? gmm1_out_dtype= "
+    "gmm2_weight[] gmm2_scale[]? gmm2_offset[]? gmm2_bias[]? gmm2_out_dtype= rank= rank_group="
 )
 _DFC_SCALED: Final = (
-    "x expert_indices gmm1_weight[] gmm1_scale[] gmm1_x_scale[] gmm1_bias[] gmm1_out_dtype= "
-    "gmm2_weight[] gmm2_scale[] gmm2_x_scale[] gmm2_bias[] gmm2_out_dtype= rank= rank_group="
+    "x expert_indices gmm1_weight[] gmm1_scale[]? gmm1_x_scale[]? gmm1_bias[]? gmm1_out_dtype= "
+    "gmm2_weight[] gmm2_scale[]? gmm2_x_scale[]? gmm2_bias[]? gmm2_out_dtype= rank= rank_group="
 )
 
 _TABLE: Final[dict[str, str]] = {
@@ -95,7 +96,7 @@ _TABLE: Final[dict[str, str]] = {
     "tensor_cast.fused_experts": "x topk_indices gmm1_weight[] gmm2_weight[]",
     "tensor_cast.moe_gating_top_k_softmax": "x top_k=",
     "tensor_cast.dispatch_ffn_combine": (
-        "x expert_indices gmm1_weight[] gmm1_bias[] gmm2_weight[] gmm2_bias[] rank= rank_group="
+        "x expert_indices gmm1_weight[] gmm1_bias[]? gmm2_weight[] gmm2_bias[]? rank= rank_group="
     ),
     "tensor_cast.dispatch_ffn_combine_quant": _DFC_QUANT,
     "tensor_cast.dispatch_ffn_combine_quant_int4": _DFC_QUANT,
@@ -123,9 +124,7 @@ def _parse(text: str) -> tuple[Argument, ...]:
     parsed = []
     for word in text.split():
         name = word.rstrip("?=[]")
-        parsed.append(
-            Argument(name, not word.endswith("="), word.endswith("[]"), word.endswith("?") or word.endswith("="))
-        )
+        parsed.append(Argument(name, not word.endswith("="), "[]" in word, word.endswith("?") or word.endswith("=")))
     return tuple(parsed)
 
 
@@ -147,30 +146,46 @@ def assign_roles(operator: str, specs: tuple[TensorSpec, ...]) -> tuple[TensorSp
     """Fill in the role of each tensor that has none, in argument order.
 
     Explicit roles are kept.  With as many tensors as required arguments the optional ones are taken as absent; with
-    more, optional arguments are filled from the left.  A list argument takes every tensor not needed after it.
+    more, optional arguments are filled from the left.  A list argument takes an equal share of the tensors; where lists
+    of vectors (scales, offsets, biases) may follow each list of weights, the matrices are the weights.
     """
     arguments = signature(operator)
     if arguments is None or all(spec.role for spec in specs):
         return specs
     taken = {spec.role for spec in specs if spec.role}
     free = [argument for argument in arguments if argument.is_tensor and argument.name not in taken]
-    unnamed = sum(1 for spec in specs if not spec.role)
-    roles = iter(_fill(free, unnamed))
+    ranks = [spec.rank for spec in specs if not spec.role]
+    roles = iter(_fill_lists(free, ranks) if any(a.is_list for a in free) else _fill(free, len(ranks)))
     return tuple(spec if spec.role else replace(spec, role=next(roles, "")) for spec in specs)
 
 
 def _fill(arguments: list[Argument], count: int) -> list[str]:
-    required = [a for a in arguments if not a.optional and not (a.is_list and a.name.endswith("bias"))]
-    spare = count - len(required)
-    lists = [a for a in required if a.is_list]
-    if lists and spare > 0 and spare % len(lists) == 0:
-        repeat = 1 + spare // len(lists)
-        return [a.name for a in required for _ in range(repeat if a.is_list else 1)]
+    spare = count - sum(1 for argument in arguments if not argument.optional)
     chosen = []
     for argument in arguments:
-        if argument in required:
-            chosen.append(argument.name)
-        elif spare > 0 and not argument.is_list:
-            chosen.append(argument.name)
-            spare -= 1
+        if argument.optional and spare <= 0:
+            continue
+        chosen.append(argument.name)
+        spare -= argument.optional
+    return chosen
+
+
+def _fill_lists(arguments: list[Argument], ranks: list[int]) -> list[str]:
+    """Roles where lists take part: plain arguments come first, then lists of one length, the number of experts."""
+    plain = [argument.name for argument in arguments if not argument.is_list]
+    lists = [argument for argument in arguments if argument.is_list]
+    required = sum(1 for argument in lists if not argument.optional)
+    rest = ranks[len(plain) :]
+    matrices = len(rest) if required == len(lists) else sum(1 for rank in rest if rank > 1)
+    if not required or matrices < required or matrices % required:
+        return plain
+    length = matrices // required
+    vectors, odd = divmod(len(rest) - matrices, length * required)  # optional lists present after each required one
+    if odd or vectors > (len(lists) - required) // required:
+        return plain
+    chosen, left = plain, 0
+    for argument in lists:
+        left = left - 1 if argument.optional else vectors
+        if not argument.optional or left >= 0:
+            chosen += [argument.name] * length
     return chosen

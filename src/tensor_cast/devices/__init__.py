@@ -17,8 +17,8 @@ __all__ = ["DeviceProfile", "device_names", "device_profile"]
 class DeviceProfile:
     """One accelerator: its name, the grid that numbers the ranks (outermost level first) and its topology tiers.
 
-    `comm_grid` of 48 x 8 x 2 reads: 48 servers, 8 cards a server, 2 dies a card; `tiers` are the interconnect levels for
-    which communication was measured (0 = between servers, 1 = inside a server, 2 = inside a card).
+    `comm_grid` of 48 x 8 x 2 reads: 48 servers, 8 cards a server, 2 dies a card; `tiers` are the interconnect levels
+    for which communication was measured (0 = between servers, 1 = inside a server, 2 = inside a card).
     """
 
     name: str
@@ -38,10 +38,10 @@ class DeviceProfile:
 
     def _coordinate(self, rank: int) -> Shape:
         digits = []
-        for size in reversed(self.comm_grid):
+        for size in reversed(self.comm_grid[1:]):
             rank, digit = divmod(rank, size)
             digits.append(digit)
-        return tuple(reversed(digits))
+        return (rank, *reversed(digits))  # a rank beyond the grid lies in a further server, never in the first again
 
 
 def device_names() -> tuple[str, ...]:

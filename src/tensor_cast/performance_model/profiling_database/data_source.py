@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
@@ -15,6 +15,7 @@ from tensor_cast.records import OperatorRecord
 
 __all__ = [
     "DataSourcePerformanceModel",
+    "LazyDetails",
     "Miss",
     "MissReason",
     "QueryResult",
@@ -25,6 +26,33 @@ __all__ = [
 ]
 
 _EMPTY: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+class LazyDetails(Mapping[str, Any]):
+    """Details that are put together when first read: most answers are used for their latency alone."""
+
+    __slots__ = ("_build", "_built")
+
+    def __init__(self, build: Callable[[], Mapping[str, Any]]) -> None:
+        self._build = build
+        self._built: Mapping[str, Any] | None = None
+
+    def _read(self) -> Mapping[str, Any]:
+        if self._built is None:
+            self._built = self._build()
+        return self._built
+
+    def __getitem__(self, key: str) -> Any:
+        return self._read()[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._read())
+
+    def __len__(self) -> int:
+        return len(self._read())
+
+    def __repr__(self) -> str:
+        return repr(dict(self._read()))
 
 
 class QuerySource(StrEnum):

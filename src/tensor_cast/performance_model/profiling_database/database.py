@@ -139,7 +139,10 @@ class ProfilingDatabase:
         if "/" in kernel or "\\" in kernel or kernel.startswith("."):
             return None
         path = folder / f"{kernel}.csv"
-        return path if path.is_file() else None
+        try:
+            return path if path.is_file() else None
+        except OSError:  # a name longer than the file system allows
+            return None
 
 
 def _absent(kernel: str) -> LoadReport:

@@ -8,6 +8,7 @@ from typing import Any
 from tensor_cast.leaf import LeafOp
 from tensor_cast.performance_model.profiling_database.candidates import build_index
 from tensor_cast.performance_model.profiling_database.data_source import (
+    LazyDetails,
     Miss,
     MissReason,
     QueryResult,
@@ -49,6 +50,16 @@ class _Question:
 
 
 @dataclass(frozen=True, slots=True)
+class _Plan:
+    """What one operator's question to one kernel needs, settled on the first such question."""
+
+    table: TensorTable | ColumnTable | None
+    policy: KernelPolicy
+    method: Method
+    indexes: dict[str, CandidateIndex]
+
+
+@dataclass(frozen=True, slots=True)
 class _Reading:
     """A question as one group of rows sees it, restricted to one latency source or kernel variant."""
 
@@ -63,6 +74,7 @@ class InterpolationEngine:
 
     def __init__(self, context: ExactContext) -> None:
         self._context = context
+        self._plans: dict[tuple[str, str], _Plan] = {}
 
     def answer(self, path: OperatorPath, leaf: LeafOp, entry: OperatorEntry, fallback_from: str) -> QueryResult | Miss:
         """The first kernel that answers, or a miss that keeps every attempt."""
@@ -98,27 +110,33 @@ class InterpolationEngine:
 
     def _kernel(self, question: _Question, kernel: str) -> QueryResult | KernelAttempt:
         path, entry = question.path, question.entry
-        table = self._context.database.table(kernel)
-        if table is None:
+        plan = self._plans.get((entry.name, kernel)) or self._plan(entry, kernel)
+        if plan.table is None:
             problems = self._context.database.report(kernel).problems
             return KernelAttempt(kernel, path.table_missing, {"table": list(problems)})
-        targets = path.targets(self._context, question.leaf, entry, table, self._policy(entry, kernel))
+        targets = path.targets(self._context, question.leaf, entry, plan.table, plan.policy)
         if isinstance(targets, Miss):
             return KernelAttempt(kernel, targets.reason, {**targets.details, "subject": targets.subject})
         attempt: KernelAttempt | None = None
         for target in targets:
-            outcome = self._target(question, table, target)
+            outcome = self._target(question, plan, plan.table, target)
             if isinstance(outcome, QueryResult):
                 return outcome
             if attempt is None or attempt.deciding is None:
                 attempt = outcome
         return attempt or KernelAttempt(kernel, path.final_reason, {})
 
+    def _plan(self, entry: OperatorEntry, kernel: str) -> _Plan:
+        plan = _Plan(self._context.database.table(kernel), self._policy(entry, kernel), self.method(entry, kernel), {})
+        return self._plans.setdefault((entry.name, kernel), plan)
+
     def _target(
-        self, question: _Question, table: TensorTable | ColumnTable, target: Target
+        self, question: _Question, plan: _Plan, table: TensorTable | ColumnTable, target: Target
     ) -> QueryResult | KernelAttempt:
         path = question.path
-        index = self.index(path, table, question.entry, target.view)
+        index = plan.indexes.get(target.view)
+        if index is None:
+            index = plan.indexes.setdefault(target.view, self.index(path, table, question.entry, target.view))
         groups = index.matching(target.regime, path.allow_extra, path.required(target, table))
         if not groups:
             details = {
@@ -127,12 +145,11 @@ class InterpolationEngine:
                 "nearest_regime_differs_in": index.nearest_mismatch(target.regime),
             }
             return KernelAttempt(table.kernel, MissReason.REGIME_KEY_UNMATCHED, details, target)
-        method = self.method(question.entry, table.kernel)
         failed: list[Attempt] = []
         readings = _readings(path, table, target, groups, failed)
         for search in (_exact, _interpolate) if path.checks_exact else (_interpolate,):
             for reading in readings:
-                outcome = search(path, reading, method)
+                outcome = search(path, reading, plan.method)
                 if isinstance(outcome, Found):
                     return self._result(question, reading, outcome)
                 failed += outcome
@@ -141,17 +158,26 @@ class InterpolationEngine:
         return _failed(path, table, index, target, failed)
 
     def _result(self, question: _Question, reading: _Reading, found: Found) -> QueryResult:
-        path, entry, target, table = question.path, question.entry, reading.target, reading.table
+        merged = found.merged
+        transformed = "seq" in found.axes and self._policy(question.entry, reading.table.kernel).axis_transform
+        info = ShapeMatchInfo(
+            question.leaf.tensor_shapes,
+            tuple([merged.places[vertex] for vertex in found.vertices]),
+            shape_rule(found, bool(transformed)),
+        )
+        details = LazyDetails(lambda: self._evidence(question, reading, found))
+        source = QuerySource.MEASURED if found.dim == 0 else QuerySource.INTERPOLATED
+        return QueryResult(found.latency_us, CONFIDENCE[found.dim], source, details, info)
+
+    def _evidence(self, question: _Question, reading: _Reading, found: Found) -> dict[str, Any]:
+        entry, target, table, label = question.entry, reading.target, reading.table, reading.pick.label
         policy = self._policy(entry, table.kernel)
-        transform = policy.axis_transform if "seq" in target.axes else None
-        label = reading.pick.label
-        confidence = CONFIDENCE[found.dim]
-        details = found_details(found, target, reading.group, table, transform)
+        details = found_details(found, target, reading.group, table, policy.axis_transform)
         details |= {
-            "confidence": confidence,
+            "confidence": CONFIDENCE[found.dim],
             "fallback_from": question.fallback_from,
             "query_mode": entry.query_mode,
-            "interpolation_path": path.path_name(found.dim),
+            "interpolation_path": question.path.path_name(found.dim),
             "latency_source_attempt": "all" if label is None else f"{LABELS[label].split('_')[0]}_only",
         }
         details |= {key: value for key, value in target.notes.items() if value is not None}
@@ -160,13 +186,7 @@ class InterpolationEngine:
             details["mapping_facts"] = dict(entry.facts)
         if table.synthetic:
             details["synthetic"] = self._context.database.mapping.header.get("provenance", "synthetic")
-        info = ShapeMatchInfo(
-            tuple(spec.shape for spec in question.leaf.tensors),
-            tuple(tuple(found.merged.coordinates[v].tolist()) for v in found.vertices),
-            shape_rule(found, transform is not None),
-        )
-        source = QuerySource.MEASURED if found.dim == 0 else QuerySource.INTERPOLATED
-        return QueryResult(found.latency_us, confidence, source, details, info)
+        return details
 
 
 _AMBIGUOUS = (MissReason.AMBIGUOUS_DUPLICATE_COORDINATE, MissReason.KERNEL_VARIANT_AMBIGUOUS)
@@ -186,8 +206,8 @@ def _readings(
         if isinstance(fitted, MissReason):
             failed.append(Attempt(tuple(target.axes), fitted, len(group)))
             continue
-        for pick in _picks(path, table, fitted[1], fitted[0]):
-            readings.append(_Reading(table, fitted[1], fitted[0], pick))
+        fitted_target, part = fitted
+        readings += [_Reading(table, part, fitted_target, pick) for pick in _picks(path, table, part, fitted_target)]
     return readings
 
 

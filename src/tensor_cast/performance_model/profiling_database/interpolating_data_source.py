@@ -47,6 +47,7 @@ class InterpolatingDataSource(DataSourcePerformanceModel):
         self.engine = InterpolationEngine(base.context)
         self._answer = lru_cache(maxsize=_CACHED_ANSWERS)(self._dispatch)
         self._last = threading.local()
+        self._paths: dict[str, OperatorPath | Miss] = {}
 
     @property
     def database(self) -> ProfilingDatabase:
@@ -93,7 +94,9 @@ class InterpolatingDataSource(DataSourcePerformanceModel):
             return Miss(MissReason.WRAPPER_UNMAPPED, leaf.name)
         if (entry.zero_cost or entry.accepted_miss) and not entry.composite:
             return accounted_zero(entry, leaf)
-        path = path_for(entry)
+        path = self._paths.get(entry.name)
+        if path is None:
+            path = self._paths.setdefault(entry.name, path_for(entry))
         if isinstance(path, OperatorPath) and path.owns(leaf):
             return self.engine.answer(path, leaf, entry, "specialized_exact_miss")
         found = self.base.query(leaf)

@@ -14,7 +14,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tensor_cast.performance_model.profiling_database.data_source import MissReason
 from tensor_cast.performance_model.profiling_database.interpolation_math import (
@@ -52,16 +52,18 @@ class Method:
     frontier_guard: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Pick:
+class Pick(NamedTuple):
     """Which points of a group take part: one latency-source label, one kernel variant, or all."""
 
     label: int | None = None
     variant: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
+ALL_POINTS: Final = Pick()
+RFC_METHOD: Final = Method()
+
+
+class Attempt(NamedTuple):
     """One axis group that did not answer."""
 
     axes: tuple[str, ...]
@@ -81,8 +83,7 @@ class Attempt:
         return details
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(NamedTuple):
     """An answer: the latency and the merged coordinates it rests on, with their weights (sum 1)."""
 
     latency_us: float
@@ -107,6 +108,7 @@ class _Slice:
     ys: list[float] = field(default_factory=list)
     index: list[int] = field(default_factory=list)
     span: tuple[tuple[float, float], ...] = ()
+    grid_problem: str | None = None
     field_or_reason: SimplexField | MissReason | None = None
     tree: Any = None
 
@@ -149,7 +151,7 @@ class CandidateGroup:
                 self._lacking[axis] = found
         return found
 
-    def exact(self, target: Mapping[str, float], pick: Pick = Pick()) -> Found | Attempt:
+    def exact(self, target: Mapping[str, float], pick: Pick = ALL_POINTS) -> Found | Attempt:
         """The measured point at exactly the target's coordinates, or the attempt that says why there is none."""
         axes = tuple(target)
         if any(axis not in self.points.axes for axis in axes):
@@ -178,8 +180,8 @@ class CandidateGroup:
         self,
         target: Mapping[str, float],
         axis_groups: Sequence[tuple[str, ...]],
-        method: Method = Method(),
-        pick: Pick = Pick(),
+        method: Method = RFC_METHOD,
+        pick: Pick = ALL_POINTS,
         matchers: Mapping[str, AxisMatcher] | None = None,
     ) -> Found | tuple[Attempt, ...]:
         """The first axis group that answers, or every failed attempt."""
@@ -211,13 +213,14 @@ class CandidateGroup:
     ) -> Found | Attempt:
         if method.max_dim is not None and len(axes) > method.max_dim:
             return Attempt(axes, MissReason.INTERPOLATION_DIM_DISABLED)
-        if any(axis not in target or axis not in self.points.axes for axis in axes):
-            return Attempt(axes, MissReason.MISSING_TARGET_AXIS)
+        for axis in axes:
+            if axis not in target or axis not in self.points.axes:
+                return Attempt(axes, MissReason.MISSING_TARGET_AXIS)
         prepared = self.slice_for(target, axes, pick, matchers)
         if prepared is None or prepared.merged.filtered < 2:
             count = 0 if prepared is None else prepared.merged.filtered
             return Attempt(axes, MissReason.INSUFFICIENT_FILTERED_CANDIDATES, count)
-        at = tuple(target[axis] for axis in axes)
+        at = tuple([target[axis] for axis in axes])
         for value, (low, high) in zip(at, prepared.span, strict=True):
             if not low <= value <= high:
                 return Attempt(axes, MissReason.OUTSIDE_AXIS_BOUNDARY, prepared.merged.filtered, prepared.span)
@@ -227,9 +230,10 @@ class CandidateGroup:
 
     def _multi(self, prepared: _Slice, axes: tuple[str, ...], at: tuple[float, ...], method: Method) -> Found | Attempt:
         count = prepared.merged.filtered
-        problem = _grid_problem(prepared.merged, len(axes))
-        if problem:
-            return Attempt(axes, MissReason.GRID_STRUCTURE_REJECTED, count, prepared.span, problem)
+        if prepared.grid_problem is None:
+            prepared.grid_problem = _grid_problem(prepared.merged, len(axes))
+        if prepared.grid_problem:
+            return Attempt(axes, MissReason.GRID_STRUCTURE_REJECTED, count, prepared.span, prepared.grid_problem)
         if method.frontier_guard and not _inside_frontier(prepared.merged, at):
             return Attempt(axes, MissReason.BEYOND_MEASURED_FRONTIER, count, prepared.span)
         if method.multi_axis == "bracket_blend":
@@ -261,14 +265,13 @@ class CandidateGroup:
         matchers: Mapping[str, AxisMatcher],
     ) -> _Slice | None:
         """The prepared slice for a target, or None where no point agrees with it on the other axes."""
-        fixed = tuple(axis for axis in target if axis not in axes)
+        fixed = tuple([axis for axis in target if axis not in axes])
+        wanted: tuple[Any, ...] = tuple([target[axis] for axis in fixed])
         if matchers:
-            wanted: tuple[Any, ...] = tuple(
-                self._matching(axis, target[axis], matchers[axis]) if axis in matchers else target[axis]
-                for axis in fixed
+            wanted = tuple(
+                self._matching(axis, value, matchers[axis]) if axis in matchers else value
+                for axis, value in zip(fixed, wanted, strict=True)
             )
-        else:
-            wanted = tuple(target[axis] for axis in fixed)
         key = (axes, fixed, wanted, pick)
         try:
             return self._slices[key]

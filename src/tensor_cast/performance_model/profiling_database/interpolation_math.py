@@ -122,12 +122,12 @@ class SimplexField:
         """The value at `target`; `outside_convex_hull` where no simplex holds it."""
         import numpy as np
 
-        point = np.asarray(target, dtype=np.float64)
-        found = int(self._mesh.find_simplex(point[None, :])[0])
+        found = int(self._mesh.find_simplex(np.array([target]))[0])
         if found < 0:
             return MissReason.OUTSIDE_CONVEX_HULL
-        transform = self._transform[found]
-        partial = (transform[: self._dim] @ (point - transform[self._dim])).tolist()
+        *matrix, origin = self._transform[found].tolist()
+        offset = [x - x0 for x, x0 in zip(target, origin, strict=True)]
+        partial = [sum([a * d for a, d in zip(line, offset, strict=True)]) for line in matrix]
         weights = (*partial, 1.0 - sum(partial))
         if not all(map(math.isfinite, weights)):
             return MissReason.EMPTY_RESULT

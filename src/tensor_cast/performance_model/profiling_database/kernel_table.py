@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-from tensor_cast.leaf import TensorSpec
+from tensor_cast.leaf import Shape, TensorSpec
 
 if TYPE_CHECKING:
     import numpy as np
@@ -93,7 +93,7 @@ class LoadReport:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LatencyChoice:
     """The latency taken from each row: microseconds (NaN if none), its column, and the file's preferred column."""
 
@@ -101,6 +101,12 @@ class LatencyChoice:
     columns: tuple[str, ...]
     column_index: IntArray
     preferred: str | None
+
+    @cached_property
+    def numbers(self) -> list[float]:
+        """The values as Python floats."""
+        numbers: list[float] = self.values.tolist()
+        return numbers
 
     def label(self, row: int) -> int:
         """0 for the file's preferred column, 1 for a fallback column."""
@@ -123,6 +129,11 @@ class TensorTable:
 
     def __len__(self) -> int:
         return len(self.lines)
+
+    @cached_property
+    def input_shapes(self) -> tuple[tuple[Shape, ...], ...]:
+        """Shapes of `row_inputs`, for every row."""
+        return tuple(tuple(spec.shape for spec in slots if spec is not None) for slots in self.inputs)
 
     def row_inputs(self, row: int) -> tuple[TensorSpec, ...]:
         """The non-empty input tensors of a row, in order."""

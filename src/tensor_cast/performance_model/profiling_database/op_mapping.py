@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
-from tensor_cast.errors import DataFileError
+from tensor_cast.errors import DataFileError, nearest
 from tensor_cast.performance_model.profiling_database.table_layout import (
     TableLayout,
     parse_layouts,
@@ -133,7 +134,7 @@ class OperatorEntry:
     options: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
     extra: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
 
-    @property
+    @cached_property
     def kernels(self) -> tuple[str, ...]:
         """The primary kernel and its alternates, in mapping order, without repeats."""
         names = (self.kernel_type, *self.alternate_kernel_types) if self.kernel_type else self.alternate_kernel_types
@@ -179,7 +180,7 @@ class OpMapping:
 _DEFAULT_POLICY: Final = KernelPolicy()
 
 
-def load_op_mapping(path: Path) -> OpMapping:
+def load_op_mapping(path: Path, *, _chain: tuple[Path, ...] = ()) -> OpMapping:
     """Read a mapping file.  Raises DataFileError with file and line for wrong types, duplicate keys or tags.
 
     `extends` names a file whose entries, tables and policies are taken first; entries of the same name replace them.
@@ -191,15 +192,20 @@ def load_op_mapping(path: Path) -> OpMapping:
     reader = _Reader(located)
     mapping = reader.read(data)
     if "extends" in mapping.header:
-        return _merge(load_op_mapping(_parent(path, mapping.header["extends"])), mapping)
+        chain = (*_chain, path.resolve())
+        parent = _parent(located, mapping.header["extends"])
+        if parent in chain:
+            raise located.error(("extends",), f"{mapping.header['extends']!r} leads back to this file")
+        return _merge(load_op_mapping(parent, _chain=chain), mapping)
     return mapping
 
 
-def _parent(path: Path, reference: str) -> Path:
-    parent = (path.parent / reference).resolve()
+def _parent(located: LocatedYaml, reference: str) -> Path:
+    folder = located.path.parent
+    parent = (folder / reference).resolve()
     data_root = Path(__file__).parent.resolve() / "data"
-    if not (parent.is_relative_to(data_root) or parent.is_relative_to(path.parent.resolve())):
-        raise DataFileError(path, f"extends: {reference!r} lies outside the mapping's own folder")
+    if not (parent.is_relative_to(data_root) or parent.is_relative_to(folder.resolve())):
+        raise located.error(("extends",), f"{reference!r} lies outside the mapping's own folder")
     return parent
 
 
@@ -232,7 +238,8 @@ class _Reader:
         policies = self._policies(sections["interpolation_policy"])
         layouts = parse_layouts(sections["tables"], self._located, self._unknown)
         for inert in ("latency_policy", "query_selection_policy"):
-            self._inert += [f"{inert}.{key}" for key in sections[inert].get("kernel_overrides", sections[inert])]
+            overrides = sections[inert].get("kernel_overrides", sections[inert])
+            self._inert += [f"{inert}.{key}" for key in self._map(overrides, (inert, "kernel_overrides"))]
         return OpMapping(
             self._located.path,
             MappingProxyType(operators),
@@ -331,20 +338,23 @@ class _Reader:
         ceiling = data.get("max_interpolation_dim")
         if ceiling is not None and not 0 <= ceiling <= 3:
             raise self._located.error((*keys, "max_interpolation_dim"), f"must be 0 to 3, got {ceiling}")
+        generic = data.get("generic_compute", {})
+        self._unknown += [".".join(map(str, (*keys, "generic_compute", key))) for key in generic if key != "axis"]
         transform = data.get("axis_transform", data.get("shape_transform"))
         return KernelPolicy(
             max_interpolation_dim=ceiling,
             axis_transform="sqrt_seq" if transform in ("sqrt", "sqrt_seq") else None,
             generic_axis=self._choice(
-                data.get("generic_compute", {}).get("axis", "axis_0"), ("axis_0", "output_numel"), keys
+                generic.get("axis", "axis_0"), ("axis_0", "output_numel"), (*keys, "generic_compute", "axis")
             ),
             quant_mode=data.get("quant_mode"),
-            method=self._choice(data.get("method", "simplex"), ("simplex", "bracket_blend"), keys),
-            axis_order=self._choice(data.get("axis_order", "listed"), ("listed", "tightest"), keys),
+            method=self._choice(data.get("method", "simplex"), ("simplex", "bracket_blend"), (*keys, "method")),
+            axis_order=self._choice(data.get("axis_order", "listed"), ("listed", "tightest"), (*keys, "axis_order")),
             frontier_guard=data.get("frontier_guard", False),
         )
 
     def _choice(self, value: Any, allowed: tuple[str, ...], keys: tuple[object, ...]) -> str:
         if value not in allowed:
-            raise self._located.error(keys, f"expected one of {', '.join(allowed)}; got {value!r}")
+            close = nearest(str(value), allowed)
+            raise self._located.error(keys, f"expected one of {', '.join(allowed)}; got {value!r}{close}")
         return str(value)

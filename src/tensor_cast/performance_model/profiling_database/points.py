@@ -106,9 +106,14 @@ class MergedPoints:
         return _PROBLEMS.get(int(self.problems[index]))
 
     @cached_property
+    def places(self) -> list[tuple[float, ...]]:
+        """Each coordinate as a tuple."""
+        return [tuple(row) for row in self.coordinates.tolist()]
+
+    @cached_property
     def positions(self) -> Mapping[tuple[float, ...], int]:
         """Index of each coordinate, for exact questions."""
-        return {tuple(row): i for i, row in enumerate(self.coordinates.tolist())}
+        return {place: i for i, place in enumerate(self.places)}
 
     @cached_property
     def usable(self) -> IntArray:

@@ -6,6 +6,7 @@ Source: profiling database facts sections 2.1 and 2.3; exact-lookup facts sectio
 from __future__ import annotations
 
 import math
+import re
 
 from tensor_cast.leaf import Shape
 
@@ -21,6 +22,9 @@ __all__ = [
 ]
 
 _MAX_DIMENSION = 2**53
+_MAX_ELEMENTS = 2**63 - 1
+_MAX_DIGITS = 20
+_INTEGER = re.compile(r"[+-]?[0-9]+")
 
 
 class ShapeTextError(ValueError):
@@ -50,15 +54,17 @@ def _parse_shape(slot: str) -> Shape:
         return ()
     dims = []
     for text in slot.split(","):
-        try:
-            dim = int(text)
-        except ValueError:
-            raise ShapeTextError(slot, "shape_unparsable") from None
+        bare = text.strip()
+        if len(bare) > _MAX_DIGITS or not _INTEGER.fullmatch(bare):
+            raise ShapeTextError(slot, "shape_unparsable")
+        dim = int(bare)
         if dim <= 0:
             raise ShapeTextError(slot, "dimension_not_positive")
         if dim > _MAX_DIMENSION:
             raise ShapeTextError(slot, "shape_unparsable")
         dims.append(dim)
+    if math.prod(dims) > _MAX_ELEMENTS:
+        raise ShapeTextError(slot, "shape_unparsable")
     return tuple(dims)
 
 
@@ -88,11 +94,13 @@ def is_padded(target: int, measured: int) -> bool:
 
     One-directional: the asked-for dimension is the padded one.
     """
-    if target <= measured:
+    gap = target - measured
+    if gap <= 0 or target % 8 or gap >= 64:
         return False
-    if any(math.ceil(measured / block) * block == target for block in (16, 32, 64)):
-        return True
-    return measured >= 64 and math.ceil(measured / 8) * 8 == target
+    for block in (16, 32, 64):
+        if target % block == 0 and gap < block:
+            return True
+    return measured >= 64 and gap < 8
 
 
 def shape_is_padded(target: Shape, measured: Shape) -> bool:

@@ -121,7 +121,7 @@ def _layout(kernel: str, value: Any, located: LocatedYaml, unknown: list[str]) -
         MappingProxyType(where),
         _text(value, "variant", located, keys),
         _text(value, "add", located, keys),
-        tuple(str(item) for item in value.get("metadata", ())),
+        _names(value, "metadata", located, keys),
         MappingProxyType(_rules(value, located, keys)),
         MappingProxyType(dict(_map(value, "defaults", located, keys))),
         MappingProxyType(_spellings(value, located, keys)),
@@ -148,6 +148,13 @@ def _columns(value: Any, located: LocatedYaml, keys: tuple[object, ...]) -> tupl
     if not names or any(not isinstance(name, str) for name in names):
         raise located.error(keys, f"expected a column name or a list of them, got {value!r}")
     return tuple(names)
+
+
+def _names(value: dict[Any, Any], key: str, located: LocatedYaml, keys: tuple[object, ...]) -> tuple[str, ...]:
+    found = value.get(key, [])
+    if not isinstance(found, list) or any(not isinstance(name, str) for name in found):
+        raise located.error((*keys, key), f"expected a list of column names, got {found!r}")
+    return tuple(found)
 
 
 def _map(value: dict[Any, Any], key: str, located: LocatedYaml, keys: tuple[object, ...]) -> dict[Any, Any]:

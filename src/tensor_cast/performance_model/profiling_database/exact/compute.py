@@ -14,6 +14,7 @@ from tensor_cast.performance_model.profiling_database.exact.context import (
     ExactContext,
     csv_missing,
     measured,
+    profile_dtypes,
     profile_inputs,
     rescaled,
 )
@@ -33,14 +34,18 @@ def lookup_compute(
     context: ExactContext, leaf: LeafOp, kernels: tuple[str, ...], input_count: int | None
 ) -> QueryResult | Miss:
     """The best row of the first kernel that has one."""
-    inputs = profile_inputs(leaf, input_count)
+    shapes, dtypes = leaf.tensor_shapes[:input_count], profile_dtypes(leaf.tensor_dtypes[:input_count])
+    inputs: tuple[TensorSpec, ...] | None = None
     found_table = False
     for kernel in kernels:
         index = context.row_index(kernel, input_count)
         if index is None:
             continue
         found_table = True
-        match = None if inputs is None else index.find(inputs)
+        match = None if dtypes is None else index.identical(shapes, dtypes)
+        if match is None:
+            inputs = inputs or profile_inputs(leaf, input_count)
+            match = None if inputs is None else index.find(inputs)
         if match is not None:
             return measured(context, index.table, match, leaf)
     if not found_table:

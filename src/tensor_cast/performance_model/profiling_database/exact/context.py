@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from tensor_cast.devices import DeviceProfile
@@ -12,6 +13,7 @@ from tensor_cast.dtypes import profile_dtype
 from tensor_cast.leaf import LeafOp, TensorSpec
 from tensor_cast.parallel import ParallelConfig
 from tensor_cast.performance_model.profiling_database.data_source import (
+    LazyDetails,
     Miss,
     MissReason,
     QueryResult,
@@ -22,7 +24,7 @@ from tensor_cast.performance_model.profiling_database.database import ProfilingD
 from tensor_cast.performance_model.profiling_database.exact.row_index import RowIndex, RowMatch
 from tensor_cast.performance_model.profiling_database.kernel_table import ColumnTable, TensorTable
 
-__all__ = ["ExactContext", "csv_missing", "measured", "profile_inputs"]
+__all__ = ["ExactContext", "csv_missing", "measured", "profile_dtypes", "profile_inputs"]
 
 T = TypeVar("T")
 
@@ -56,21 +58,27 @@ class ExactContext:
 
     def row_index(self, kernel: str, input_count: int | None) -> RowIndex | None:
         """The index over a kernel's inputs, or None where the kernel has no table."""
-        table = self.tensor_table(kernel)
-        if table is None:
-            return None
-        return self.cached(("rows", kernel, input_count), lambda: RowIndex(table, input_count))
+        found: RowIndex | None = self._indexes.get(("rows", kernel, input_count))
+        if found is None:
+            table = self.tensor_table(kernel)
+            if table is not None:
+                found = self.cached(("rows", kernel, input_count), lambda: RowIndex(table, input_count))
+        return found
+
+
+@lru_cache(maxsize=4096)
+def profile_dtypes(dtypes: tuple[str, ...]) -> tuple[str, ...] | None:
+    """Semantic dtypes under the database's names; None where one has no name."""
+    names = [profile_dtype(dtype) for dtype in dtypes]
+    return None if None in names else tuple(str(name) for name in names)
 
 
 def profile_inputs(leaf: LeafOp, input_count: int | None) -> tuple[TensorSpec, ...] | None:
     """The leaf's tensors under the database's dtype names; None where a dtype has no name."""
-    found = []
-    for spec in leaf.tensors[:input_count]:
-        name = profile_dtype(spec.dtype)
-        if name is None:
-            return None
-        found.append(TensorSpec(spec.shape, name) if name != spec.dtype else spec)
-    return tuple(found)
+    names = profile_dtypes(leaf.tensor_dtypes[:input_count])
+    if names is None:
+        return None
+    return tuple([TensorSpec(spec.shape, name) for spec, name in zip(leaf.tensors, names, strict=False)])
 
 
 def csv_missing(context: ExactContext, kernels: tuple[str, ...]) -> Miss:
@@ -91,19 +99,15 @@ def measured(
 ) -> QueryResult:
     """The result for one measured row."""
     latency = table.exact_latency
-    evidence: dict[str, Any] = {
-        "kernel_type": table.kernel,
-        **details,
-        "matched_row_meta": [table.row_meta(match.row, latency)],
-    }
-    if table.synthetic:
-        evidence["synthetic"] = context.database.mapping.header.get("provenance", "synthetic")
-    info = ShapeMatchInfo(
-        tuple(spec.shape for spec in leaf.tensors),
-        tuple(spec.shape for spec in table.row_inputs(match.row)),
-        rule or match.rule.name,
-    )
-    return QueryResult(float(latency.values[match.row]), confidence, QuerySource.MEASURED, evidence, info)
+
+    def evidence() -> dict[str, Any]:
+        found = {"kernel_type": table.kernel, **details, "matched_row_meta": [table.row_meta(match.row, latency)]}
+        if table.synthetic:
+            found["synthetic"] = context.database.mapping.header.get("provenance", "synthetic")
+        return found
+
+    info = ShapeMatchInfo(leaf.tensor_shapes, table.input_shapes[match.row], rule or match.rule.name)
+    return QueryResult(latency.numbers[match.row], confidence, QuerySource.MEASURED, LazyDetails(evidence), info)
 
 
 def rescaled(result: QueryResult, factor: float, confidence: float, **details: Any) -> QueryResult:

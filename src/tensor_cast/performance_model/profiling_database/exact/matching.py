@@ -15,7 +15,10 @@ from tensor_cast.leaf import Shape, TensorSpec
 from tensor_cast.performance_model.profiling_database.shapes import shape_is_padded, strip_leading_one
 
 __all__ = [
+    "FLATTEN_KERNELS",
+    "IDENTITY",
     "MATMUL_KERNELS",
+    "MERGE_KERNELS",
     "InputRule",
     "Rank",
     "combine_rules",
@@ -41,6 +44,7 @@ FLATTEN_KERNELS: Final = frozenset(
     {"AscendQuantV2", "DynamicQuant", "RmsNorm", "AddRmsNormBias", "AddRmsNorm", "DispatchFFNCombine"}
 )
 MERGE_KERNELS: Final = frozenset({"AscendQuantV2", "DynamicQuant"})
+_REGROUPING_KERNELS: Final = FLATTEN_KERNELS | MERGE_KERNELS
 CACHE_WRITE_KERNELS: Final = frozenset({"ReshapeAndCacheNdKernel", "reshape_and_cache_200000000"})
 _RELAXED_DTYPES: Final = frozenset({"DT_BF16", "FLOAT"})
 
@@ -61,7 +65,7 @@ class InputRule:
     rank: Rank
 
 
-_IDENTITY: Final = InputRule("identity", Rank.IDENTITY)
+IDENTITY: Final = InputRule("identity", Rank.IDENTITY)
 _STRIP: Final = InputRule("batch_strip", Rank.RESHAPED)
 _TRANSPOSE: Final = InputRule("transpose", Rank.RESHAPED)
 _PADDING: Final = InputRule("padding", Rank.PADDED)
@@ -80,7 +84,7 @@ def dtype_key(kernel: str, name: str) -> str:
 def match_input(target: Shape, row: Shape, kernel: str, position: int) -> InputRule | None:
     """The first rule that makes `target` equal `row` (both logical ND), or None.  `position` is the input's index."""
     if target == row:
-        return _IDENTITY
+        return IDENTITY
     bare, row_bare = strip_leading_one(target), strip_leading_one(row)
     if bare in (row_bare, row):
         return _STRIP
@@ -88,9 +92,9 @@ def match_input(target: Shape, row: Shape, kernel: str, position: int) -> InputR
         return _TRANSPOSE
     if shape_is_padded(bare, row):
         return _PADDING
-    if shape_is_padded(bare, row_bare):
+    if row_bare is not row and shape_is_padded(bare, row_bare):
         return _STRIP_PADDING
-    return _match_regrouped(target, bare, row, kernel)
+    return _match_regrouped(target, bare, row, kernel) if kernel in _REGROUPING_KERNELS else None
 
 
 def _match_regrouped(target: Shape, bare: Shape, row: Shape, kernel: str) -> InputRule | None:
@@ -121,7 +125,7 @@ def combine_rules(rules: Sequence[InputRule]) -> InputRule:
     """
     recorded = "identity"
     for rule in rules:
-        if rule is _IDENTITY:
+        if rule is IDENTITY:
             continue
         if rule is _PADDING:
             recorded = rule.name if recorded == "identity" else recorded

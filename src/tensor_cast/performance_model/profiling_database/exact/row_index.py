@@ -17,6 +17,7 @@ from typing import Final
 from tensor_cast.leaf import Shape, TensorSpec
 from tensor_cast.performance_model.profiling_database.exact.matching import (
     FLATTEN_KERNELS,
+    IDENTITY,
     MATMUL_KERNELS,
     MERGE_KERNELS,
     InputRule,
@@ -27,7 +28,7 @@ from tensor_cast.performance_model.profiling_database.exact.matching import (
     normalised_forms,
 )
 from tensor_cast.performance_model.profiling_database.kernel_table import TensorTable
-from tensor_cast.performance_model.profiling_database.shapes import strip_leading_one, to_nd
+from tensor_cast.performance_model.profiling_database.shapes import is_padded, strip_leading_one, to_nd
 
 __all__ = ["RowIndex", "RowMatch"]
 
@@ -53,15 +54,22 @@ class RowIndex:
         self._latency = table.exact_latency.values
         self._specs = tuple(self._row_specs(row, input_count) for row in range(len(table)))
         self._by_size: dict[Key, list[int]] = {}
+        self._identical: dict[tuple[object, ...], int] = {}
         for row, specs in enumerate(self._specs):
             if specs and self._latency[row] > 0:
                 self._by_size.setdefault(self._size_key(specs), []).append(row)
+                self._identical.setdefault(_identity_key(specs), row)
         self._by_block: dict[Key, list[int]] | None = None
         self._lock = threading.Lock()
 
     def _row_specs(self, row: int, input_count: int | None) -> tuple[TensorSpec, ...]:
         specs = [spec for spec in self.table.row_inputs(row) if spec.shape][:input_count]
         return tuple(TensorSpec(to_nd(spec.shape, spec.format), spec.dtype) for spec in specs)
+
+    def identical(self, shapes: tuple[Shape, ...], dtypes: tuple[str, ...]) -> RowMatch | None:
+        """The first row with exactly these logical shapes and database dtypes; one dictionary access."""
+        row = self._identical.get((shapes, dtypes))
+        return None if row is None else RowMatch(row, IDENTITY)
 
     def find(self, inputs: tuple[TensorSpec, ...], accept: Accept | None = None) -> RowMatch | None:
         """The best row for inputs whose dtypes are database names; ties go to the first row in file order."""
@@ -93,7 +101,7 @@ class RowIndex:
 
     def _match(self, row: int, form: tuple[TensorSpec, ...]) -> InputRule | None:
         recorded = self._specs[row]
-        if len(recorded) != len(form):
+        if len(recorded) != len(form) or not _may_match(form[0].shape, recorded[0].shape):
             return None
         rules = []
         for i, (asked, held) in enumerate(zip(form, recorded, strict=True)):
@@ -123,33 +131,40 @@ class RowIndex:
         return self._by_block
 
     def _block_keys(self, specs: tuple[TensorSpec, ...], *, target: bool) -> Iterator[Key]:
-        dtypes = tuple(dtype_key(self._kernel, spec.dtype) for spec in specs)
-        options = [
-            dict.fromkeys(
-                self._rounded(shape, position)
-                for shape in (self._target_shapes(spec.shape) if target else _row_shapes(spec.shape))
-            )
-            for position, spec in enumerate(specs)
-        ]
+        dtypes = tuple([dtype_key(self._kernel, spec.dtype) for spec in specs])
+        options = []
+        for position, spec in enumerate(specs):
+            shapes = self._target_shapes(spec.shape) if target else _row_shapes(spec.shape)
+            options.append({self._rounded(shape, position) for shape in shapes})
         for choice in product(*options):
             yield dtypes, choice
 
     def _rounded(self, shape: Shape, position: int) -> Shape:
-        rounded = tuple(-(-dim // _BLOCK) * _BLOCK for dim in shape)
+        rounded = tuple([-(-dim // _BLOCK) for dim in shape])
         is_weight = position >= 1 and self._kernel in MATMUL_KERNELS and len(shape) == 2
         return tuple(sorted(rounded)) if is_weight else rounded
 
-    def _target_shapes(self, shape: Shape) -> Iterator[Shape]:
-        bare = strip_leading_one(shape)
-        yield shape
-        yield bare
-        for form in (bare, shape):
-            if len(form) == 3:
-                if self._kernel in FLATTEN_KERNELS:
-                    yield (form[0] * form[1], form[2])
-                if self._kernel in MERGE_KERNELS:
-                    yield (form[0], form[1] * form[2])
+    def _target_shapes(self, shape: Shape) -> list[Shape]:
+        shapes = _row_shapes(shape)
+        for form in tuple(shapes):
+            if len(form) == 3 and self._kernel in FLATTEN_KERNELS:
+                shapes.append((form[0] * form[1], form[2]))
+            if len(form) == 3 and self._kernel in MERGE_KERNELS:
+                shapes.append((form[0], form[1] * form[2]))
+        return shapes
 
 
-def _row_shapes(shape: Shape) -> tuple[Shape, Shape]:
-    return shape, strip_leading_one(shape)
+def _row_shapes(shape: Shape) -> list[Shape]:
+    bare = strip_leading_one(shape)
+    return [shape] if bare is shape else [shape, bare]
+
+
+def _identity_key(specs: tuple[TensorSpec, ...]) -> tuple[object, ...]:
+    return tuple([spec.shape for spec in specs]), tuple([spec.dtype for spec in specs])
+
+
+def _may_match(target: Shape, row: Shape) -> bool:
+    """Cheap refusal before the rules: first inputs of one rank match dimension by dimension, equal or padded."""
+    if len(target) != len(row):
+        return True
+    return all(asked == held or is_padded(asked, held) for asked, held in zip(target, row, strict=True))

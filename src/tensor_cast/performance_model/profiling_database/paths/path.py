@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
-from tensor_cast.dtypes import profile_dtype
 from tensor_cast.leaf import LeafOp, TensorSpec
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
-from tensor_cast.performance_model.profiling_database.exact.context import ExactContext
+from tensor_cast.performance_model.profiling_database.exact.context import ExactContext, profile_dtypes
 from tensor_cast.performance_model.profiling_database.interpolation_index import (
     AxisMatcher,
     CandidateGroup,
@@ -117,13 +116,11 @@ class OperatorPath(ABC):
 
 def leaf_tensors(leaf: LeafOp, count: int | None = None) -> tuple[TensorSpec, ...] | None:
     """The leaf's non-scalar inputs under database dtype names; None where a dtype has no name."""
-    found = []
-    for spec in leaf.tensors[:count]:
-        name = profile_dtype(spec.dtype)
-        if name is None:
-            return None
-        found.append(TensorSpec(spec.shape, name, spec.format))
-    return tuple(found)
+    names = profile_dtypes(leaf.tensor_dtypes[:count])
+    if names is None:
+        return None
+    pairs = zip(leaf.tensors, names, strict=False)
+    return tuple([TensorSpec(spec.shape, name, spec.format) for spec, name in pairs])
 
 
 def row_tensors(table: TensorTable, row: int, count: int | None = None) -> tuple[TensorSpec, ...]:

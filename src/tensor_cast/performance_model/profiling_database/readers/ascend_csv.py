@@ -30,7 +30,7 @@ from tensor_cast.performance_model.profiling_database.shapes import (
     split_slots,
 )
 
-__all__ = ["read_rows", "read_tensor_table"]
+__all__ = ["parse_latency", "read_rows", "read_tensor_table"]
 
 _REQUIRED: Final = ("Input Shapes", "Input Data Types")
 _LATENCY_COLUMNS: Final = tuple(
@@ -52,10 +52,10 @@ Slots = tuple[TensorSpec | None, ...]
 def read_tensor_table(path: Path, *, synthetic: bool = False) -> TensorTable:
     """Read `<Kernel>.csv`.
 
-    Raises DataFileError (codes `missing_column`, `duplicate_column`, `no_header`, and those of the line reader).  Rows
-    are rejected, with a count, as `short_row`, `shape_unparsable`, `dimension_not_positive`, `dtype_count_mismatch`,
-    `format_count_mismatch` or `input_shapes_missing`; a row without usable latency is kept out as `latency_blank`,
-    `latency_zero` or `latency_invalid`.
+    Raises DataFileError (codes `missing_column`, `duplicate_column`, `no_header`, `csv_syntax`, and those of the line
+    reader).  Rows are rejected, with a count, as `short_row`, `long_row`, `shape_unparsable`, `dimension_not_positive`,
+    `dtype_count_mismatch`, `format_count_mismatch` or `input_shapes_missing`; a row without usable latency is kept out
+    as `latency_blank`, `latency_zero` or `latency_invalid`.
     """
     rows = read_rows(path, _REQUIRED)
     header = next(rows).cells
@@ -87,6 +87,8 @@ def read_rows(path: Path, required: tuple[str, ...]) -> Iterator[CsvRow]:
         header = [cell.strip() for cell in next(records)]
     except StopIteration:
         raise DataFileError(path, "is empty: expected a header line", code="no_header") from None
+    except csv.Error as error:
+        raise DataFileError(path, str(error), line=1, code="csv_syntax") from None
     for column in required:
         if column not in header:
             raise DataFileError(path, f"column {column!r} is missing", line=1, code="missing_column")
@@ -110,9 +112,10 @@ class _TensorRows:
         self._report = report
         self._width = len(header)
         self._at = {name: i for i, name in enumerate(header)}
-        self.latency_columns = {
-            LEGACY_LATENCY_COLUMNS.get(name, name): self._at[name] for name in _LATENCY_COLUMNS if name in self._at
-        }
+        self.latency_columns: dict[str, int] = {}
+        for name in _LATENCY_COLUMNS:  # legacy spellings come last and never replace the current one
+            if name in self._at:
+                self.latency_columns.setdefault(LEGACY_LATENCY_COLUMNS.get(name, name), self._at[name])
         self._extra_at = {
             name: i for name, i in self._at.items() if name.startswith(_EXTRA_PREFIXES) or name in _EXTRA_COLUMNS
         }
@@ -129,6 +132,9 @@ class _TensorRows:
         where = f"{report.source}:{row.line}"
         if len(row.cells) < self._width:
             report.reject("short_row", where)
+            return
+        if any(cell.strip() for cell in row.cells[self._width :]):
+            report.reject("long_row", where)  # an unquoted comma shifts every cell after it
             return
         inputs = self._tensors(row.cells, "Input")
         if isinstance(inputs, str):
@@ -167,7 +173,7 @@ class _TensorRows:
         values: dict[str, float] = {}
         problems: list[str] = []
         for name, i in self.latency_columns.items():
-            value, problem = _latency(cells[i])
+            value, problem = parse_latency(cells[i])
             values[name] = value
             if problem:
                 problems.append(problem)
@@ -191,12 +197,13 @@ class _TensorRows:
         )
 
 
-def _latency(cell: str) -> tuple[float, str]:
+def parse_latency(cell: str) -> tuple[float, str]:
+    """Microseconds, or NaN and the reason: `latency_blank`, `latency_zero` or `latency_invalid`."""
     text = cell.strip()
     if not text or text.upper() == "N/A":
         return math.nan, "latency_blank"
     try:
-        value = float(text)
+        value = math.nan if "_" in text else float(text)
     except ValueError:
         return math.nan, "latency_invalid"
     if value == 0:

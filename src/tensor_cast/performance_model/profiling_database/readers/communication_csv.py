@@ -5,13 +5,12 @@ Source: profiling database facts, section 3.6; exact-lookup facts, section 8.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from tensor_cast.performance_model.profiling_database.kernel_table import LoadReport
-from tensor_cast.performance_model.profiling_database.readers.ascend_csv import read_rows
+from tensor_cast.performance_model.profiling_database.readers.ascend_csv import parse_latency, read_rows
 
 __all__ = ["CommunicationRow", "CommunicationTable", "read_communication_table"]
 
@@ -77,15 +76,10 @@ def _parse(cells: list[str], at: dict[str, int], line: int) -> CommunicationRow 
         tier = int(cells[at["topology_tier"]]) if "topology_tier" in at and cells[at["topology_tier"]] else None
     except ValueError:
         return "number_unparsable"
-    try:
-        latency = float(cells[at["Duration(us)"]])
-    except ValueError:
-        return "latency_invalid"
     if size <= 0 or devices <= 0:
         return "dimension_not_positive"
-    if latency == 0:
-        return "latency_zero"
-    if not math.isfinite(latency) or latency < 0:
-        return "latency_invalid"
+    latency, problem = parse_latency(cells[at["Duration(us)"]])
+    if problem:
+        return problem
     dtype = cells[at["dtype"]] if "dtype" in at else ""
     return CommunicationRow(size, devices, tier, latency, line, dtype)
