@@ -115,9 +115,9 @@ class LeafOp:
     """One leaf operator call: name, tensors in argument order, attributes, request grouping.
 
     `name` is `<namespace>.<op>.<overload>`; `inputs` are the tensors of the call in the operator's own argument order
-    (0-d tensors included); `tensors` are those a kernel row can record (0-d left out), with their shapes and dtypes as
-    `tensor_shapes` and `tensor_dtypes`; `attrs` are its non-tensor arguments by name; `source` tells a direct call from the child of
-    a decomposed operator (`child:<parent>#<index>`).
+    (0-d tensors included); `tensors` are those a kernel row can record (0-d left out), with their shapes and dtypes in
+    `tensor_shapes` and `tensor_dtypes`; `attrs` are the non-tensor arguments by name; `source` tells a direct call from
+    the child of a decomposed operator (`child:<parent>#<index>`).
     """
 
     name: str
@@ -211,7 +211,7 @@ def _as_spec(item: Any, where: str) -> TensorSpec:
         raise InvalidValueError(f"{where}: expected (shape, dtype) or (shape, dtype, format), got {item!r}")
     shape, dtype, *rest = item
     try:
-        dims = tuple(index(dim) for dim in shape)
+        dims = tuple(dim if isinstance(dim, bool) else index(dim) for dim in shape)
     except TypeError:
         raise InvalidValueError(f"{where}: shape {shape!r} is not a list of integers") from None
     try:

@@ -33,6 +33,7 @@ from tensor_cast.performance_model.profiling_database.interpolation_index import
     Pick,
 )
 from tensor_cast.performance_model.profiling_database.kernel_table import LABELS, ColumnTable, TensorTable
+from tensor_cast.performance_model.profiling_database.many import Sweep, fill_exact, fill_interpolated
 from tensor_cast.performance_model.profiling_database.op_mapping import KernelPolicy, OperatorEntry
 from tensor_cast.performance_model.profiling_database.paths.path import OperatorPath, Target
 
@@ -89,6 +90,21 @@ class InterpolationEngine:
                 return outcome
             attempts.append(outcome)
         return _miss(question, attempts)
+
+    def answer_many(self, path: OperatorPath, leaf: LeafOp, entry: OperatorEntry, sweep: Sweep) -> None:
+        """Answer the sweep's open points, kernel by kernel, as `answer` would one by one."""
+        if path.refuses(self._context, leaf, entry) is not None:
+            return
+        for kernel in path.kernels(entry):
+            plan = self._plans.get((entry.name, kernel)) or self._plan(entry, kernel)
+            if plan.table is None:
+                continue
+            targets = path.targets(self._context, leaf, entry, plan.table, plan.policy)
+            seen = sweep.along(path.coordinates(sweep.varied, plan.policy))
+            for target in () if isinstance(targets, Miss) else targets:
+                index = self.index(path, plan.table, entry, target.view)
+                groups = index.matching(target.regime, path.allow_extra, path.required(target, plan.table))
+                _fill(path, seen, _readings(path, plan.table, target, groups, []), plan.method)
 
     def index(
         self, path: OperatorPath, table: TensorTable | ColumnTable, entry: OperatorEntry, view: str = ""
@@ -233,6 +249,14 @@ def _exact(path: OperatorPath, reading: _Reading, method: Method) -> Found | tup
 def _interpolate(path: OperatorPath, reading: _Reading, method: Method) -> Found | tuple[Attempt, ...]:
     group, target, pick = reading.group, reading.target, reading.pick
     return group.interpolate(target.axes, path.axis_groups(target, reading.table), method, pick, path.matchers())
+
+
+def _fill(path: OperatorPath, sweep: Sweep, readings: list[_Reading], method: Method) -> None:
+    for reading in readings if path.checks_exact else ():
+        fill_exact(sweep, reading.group, reading.target.axes, reading.pick, path.matchers())
+    for reading in readings:
+        groups = path.axis_groups(reading.target, reading.table)
+        fill_interpolated(sweep, reading.group, reading.target.axes, reading.pick, groups, method, path.matchers())
 
 
 def _failed(

@@ -9,8 +9,9 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from tensor_cast.errors import InvalidValueError
 from tensor_cast.leaf import LeafOp
 from tensor_cast.performance_model.profiling_database.data_source import (
     DataSourcePerformanceModel,
@@ -21,6 +22,7 @@ from tensor_cast.performance_model.profiling_database.data_source import (
 )
 from tensor_cast.performance_model.profiling_database.database import ProfilingDatabase
 from tensor_cast.performance_model.profiling_database.engine import InterpolationEngine
+from tensor_cast.performance_model.profiling_database.many import ManyAnswers, Sweep
 from tensor_cast.performance_model.profiling_database.op_mapping import OperatorEntry
 from tensor_cast.performance_model.profiling_database.paths import OperatorPath, path_for
 from tensor_cast.performance_model.profiling_database.profiling_data_source import (
@@ -28,6 +30,9 @@ from tensor_cast.performance_model.profiling_database.profiling_data_source impo
     accounted_zero,
 )
 from tensor_cast.records import OperatorRecord, as_leaf
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
 __all__ = ["InterpolatingDataSource"]
 
@@ -67,6 +72,32 @@ class InterpolatingDataSource(DataSourcePerformanceModel):
         """The answer, or the miss; a base PARTIAL whose interpolation fails is a miss that carries the partial."""
         leaf = op if isinstance(op, LeafOp) else as_leaf(op)
         return self.base.query(leaf) if self.disabled else self._answer(leaf)
+
+    def query_many(self, op: LeafOp | OperatorRecord, **axes: ArrayLike) -> ManyAnswers:
+        """The operator at many coordinates: each keyword names one of its axes and gives an array of values.
+
+        Equal, point by point, to `query` on the operator moved there; a point the base could answer (a measured or
+        block-padded shape) is asked one by one, the others in vectorised passes.  Raises InvalidValueError for arrays
+        of different lengths, an unknown axis, or an axis this operator cannot be moved along.
+        """
+        leaf = as_leaf(op)
+        sweep = Sweep(axes)
+        entry = self.base.entry(leaf)
+        path = None if entry is None else path_for(entry)
+        if entry is None or not isinstance(path, OperatorPath) or entry.zero_cost or entry.accepted_miss:
+            raise InvalidValueError(f"query_many: {leaf.name} has no axes to vary in this database")
+        if not path.owns(leaf):
+            self._ask_base(path, leaf, sweep)
+        if not self.disabled:
+            self.engine.answer_many(path, leaf, entry, sweep)
+        return sweep.answers()
+
+    def _ask_base(self, path: OperatorPath, leaf: LeafOp, sweep: Sweep) -> None:
+        for i, moved in path.base_questions(leaf, sweep.varied, self.base.context):
+            found = self.base.query(moved)
+            if isinstance(found, QueryResult) and found.source is not QuerySource.PARTIAL:
+                sweep.latency_us[i] = found.latency_us
+                sweep.dims[i] = 0
 
     def lookup(self, op: LeafOp | OperatorRecord) -> QueryResult | None:
         """As `query`, with None for a miss; the reason is then in `last_miss_reason` and `last_miss_details`."""

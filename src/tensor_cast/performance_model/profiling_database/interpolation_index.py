@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     IntArray = NDArray[np.int64]
 
-__all__ = ["Attempt", "AxisMatcher", "CandidateGroup", "CandidateIndex", "Found", "Method", "Pick"]
+__all__ = ["Attempt", "AxisMatcher", "CandidateGroup", "CandidateIndex", "Found", "Method", "Pick", "Slice"]
 
 AxisMatcher = Callable[[float, float], bool]
 CONFIDENCE: Final = {0: 1.0, 1: 0.70, 2: 0.65, 3: 0.60}
@@ -100,7 +100,7 @@ class Found(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Slice:
+class Slice:
     """Points that agree with a target on all but the selected axes."""
 
     merged: MergedPoints
@@ -108,7 +108,7 @@ class _Slice:
     ys: list[float] = field(default_factory=list)
     index: list[int] = field(default_factory=list)
     span: tuple[tuple[float, float], ...] = ()
-    grid_problem: str | None = None
+    problem: str | None = None
     field_or_reason: SimplexField | MissReason | None = None
     tree: Any = None
 
@@ -121,7 +121,7 @@ class CandidateGroup:
         self.regime = dict(regime_key)
         self.points = points
         self._parts: dict[tuple[Any, ...], Mapping[tuple[float, ...], IntArray]] = {}
-        self._slices: dict[tuple[Any, ...], _Slice] = {}
+        self._slices: dict[tuple[Any, ...], Slice] = {}
         self._exact: dict[tuple[Any, ...], MergedPoints] = {}
         self._levels: dict[str, list[float]] = {}
         self._lacking: dict[str, CandidateGroup] = {}
@@ -226,19 +226,19 @@ class CandidateGroup:
                 return Attempt(axes, MissReason.OUTSIDE_AXIS_BOUNDARY, prepared.merged.filtered, prepared.span)
         if len(axes) == 1:
             return _line(prepared, axes, at[0])
-        return self._multi(prepared, axes, at, method)
+        return self.multi(prepared, axes, at, method)
 
-    def _multi(self, prepared: _Slice, axes: tuple[str, ...], at: tuple[float, ...], method: Method) -> Found | Attempt:
+    def multi(self, prepared: Slice, axes: tuple[str, ...], at: tuple[float, ...], method: Method) -> Found | Attempt:
+        """Two or three axes at once inside a prepared slice."""
         count = prepared.merged.filtered
-        if prepared.grid_problem is None:
-            prepared.grid_problem = _grid_problem(prepared.merged, len(axes))
-        if prepared.grid_problem:
-            return Attempt(axes, MissReason.GRID_STRUCTURE_REJECTED, count, prepared.span, prepared.grid_problem)
+        problem = self.grid_problem(prepared)
+        if problem:
+            return Attempt(axes, MissReason.GRID_STRUCTURE_REJECTED, count, prepared.span, problem)
         if method.frontier_guard and not _inside_frontier(prepared.merged, at):
             return Attempt(axes, MissReason.BEYOND_MEASURED_FRONTIER, count, prepared.span)
         if method.multi_axis == "bracket_blend":
             return _blend(prepared, axes, at)
-        found = self._field(prepared)
+        found = self.field(prepared)
         outcome = found if isinstance(found, MissReason) else found.at(at)
         if isinstance(outcome, SimplexHit):
             usable = prepared.merged.usable
@@ -246,7 +246,15 @@ class CandidateGroup:
             return _checked(prepared, axes, "griddata_linear", outcome.value, vertices, outcome.weights)
         return Attempt(axes, outcome, count, prepared.span)
 
-    def _field(self, prepared: _Slice) -> SimplexField | MissReason:
+    @staticmethod
+    def grid_problem(prepared: Slice) -> str:
+        """Why a slice cannot span two or three axes, or an empty text."""
+        if prepared.problem is None:
+            prepared.problem = _grid_problem(prepared.merged, len(prepared.merged.axes))
+        return prepared.problem
+
+    def field(self, prepared: Slice) -> SimplexField | MissReason:
+        """The slice's triangulation, built at most once."""
         if prepared.field_or_reason is None:
             with self._lock:
                 if prepared.field_or_reason is None:
@@ -263,7 +271,7 @@ class CandidateGroup:
         axes: tuple[str, ...],
         pick: Pick,
         matchers: Mapping[str, AxisMatcher],
-    ) -> _Slice | None:
+    ) -> Slice | None:
         """The prepared slice for a target, or None where no point agrees with it on the other axes."""
         fixed = tuple([axis for axis in target if axis not in axes])
         wanted: tuple[Any, ...] = tuple([target[axis] for axis in fixed])
@@ -273,12 +281,14 @@ class CandidateGroup:
                 for axis, value in zip(fixed, wanted, strict=True)
             )
         key = (axes, fixed, wanted, pick)
-        try:
-            return self._slices[key]
-        except KeyError:
-            return self._prepare(key)
+        prepared = self._slices.get(key)
+        if prepared is None:
+            parts = self._parts.get((fixed, axes, pick))
+            if parts is None or matchers or wanted in parts:
+                prepared = self._prepare(key)
+        return prepared
 
-    def _prepare(self, key: tuple[Any, ...]) -> _Slice | None:
+    def _prepare(self, key: tuple[Any, ...]) -> Slice | None:
         axes, fixed, wanted, pick = key
         with self._lock:
             if key in self._slices:
@@ -320,6 +330,13 @@ class CandidateGroup:
             self._parts[key] = _split(self.points, fixed, axes, pick)
         return self._parts[key]
 
+    def partition_keys(
+        self, fixed: tuple[str, ...], axes: tuple[str, ...], pick: Pick
+    ) -> tuple[tuple[float, ...], ...]:
+        """Measured combinations of values on the fixed axes."""
+        with self._lock:
+            return tuple(self._partition(fixed, axes, pick))
+
     @staticmethod
     def _empty() -> IntArray:
         import numpy as np
@@ -354,9 +371,9 @@ def _split(
     return {tuple(table[start].tolist()): np.sort(piece) for start, piece in zip(starts, pieces, strict=True)}
 
 
-def _build_slice(merged: MergedPoints) -> _Slice:
+def _build_slice(merged: MergedPoints) -> Slice:
     usable = merged.usable
-    prepared = _Slice(merged)
+    prepared = Slice(merged)
     if not len(usable):
         prepared.span = tuple((math.inf, -math.inf) for _ in merged.axes)
         return prepared
@@ -369,7 +386,7 @@ def _build_slice(merged: MergedPoints) -> _Slice:
     return prepared
 
 
-def _line(prepared: _Slice, axes: tuple[str, ...], x: float) -> Found | Attempt:
+def _line(prepared: Slice, axes: tuple[str, ...], x: float) -> Found | Attempt:
     xs = prepared.xs
     at = bisect_left(xs, x)
     if xs[at] == x:
@@ -382,7 +399,7 @@ def _line(prepared: _Slice, axes: tuple[str, ...], x: float) -> Found | Attempt:
 
 
 def _checked(
-    prepared: _Slice,
+    prepared: Slice,
     axes: tuple[str, ...],
     method: str,
     value: float,
@@ -414,7 +431,7 @@ def _inside_frontier(merged: MergedPoints, at: tuple[float, ...]) -> bool:
     return bool((corners >= at).all(axis=1).any() and (corners <= at).all(axis=1).any())
 
 
-def _blend(prepared: _Slice, axes: tuple[str, ...], at: tuple[float, ...]) -> Found | Attempt:
+def _blend(prepared: Slice, axes: tuple[str, ...], at: tuple[float, ...]) -> Found | Attempt:
     """Multilinear over the bracketing cell: bracket the first axis, blend the sub-slices, bracketed in turn."""
     merged = prepared.merged
     if prepared.tree is None:

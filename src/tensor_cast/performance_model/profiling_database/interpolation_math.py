@@ -97,6 +97,7 @@ class SimplexField:
         self._mesh = Delaunay(points)
         self._transform = self._mesh.transform
         self._simplices = self._mesh.simplices
+        self._numbers: list[float] = values.tolist()
         self._dim = points.shape[1]
 
     @classmethod
@@ -132,8 +133,8 @@ class SimplexField:
         if not all(map(math.isfinite, weights)):
             return MissReason.EMPTY_RESULT
         vertices = tuple(self._simplices[found].tolist())
-        corners = [float(self._values[vertex]) for vertex in vertices]
-        value = clamp_to_vertices(sum(w * y for w, y in zip(weights, corners, strict=True)), corners)
+        corners = [self._numbers[vertex] for vertex in vertices]
+        value = clamp_to_vertices(sum([w * y for w, y in zip(weights, corners, strict=True)]), corners)
         return SimplexHit(value, vertices, weights)
 
     def at_many(self, targets: FloatArray) -> FloatArray:

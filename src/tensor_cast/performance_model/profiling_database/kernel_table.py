@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from tensor_cast.leaf import Shape, TensorSpec
+from tensor_cast.performance_model.profiling_database.shapes import to_nd
 
 if TYPE_CHECKING:
     import numpy as np
@@ -134,6 +135,13 @@ class TensorTable:
     def input_shapes(self) -> tuple[tuple[Shape, ...], ...]:
         """Shapes of `row_inputs`, for every row."""
         return tuple(tuple(spec.shape for spec in slots if spec is not None) for slots in self.inputs)
+
+    @cached_property
+    def logical_shapes(self) -> tuple[tuple[Shape, ...], ...]:
+        """As `input_shapes`, tiles restored to logical ND."""
+        return tuple(
+            tuple(to_nd(spec.shape, spec.format) for spec in slots if spec is not None) for slots in self.inputs
+        )
 
     def row_inputs(self, row: int) -> tuple[TensorSpec, ...]:
         """The non-empty input tensors of a row, in order."""

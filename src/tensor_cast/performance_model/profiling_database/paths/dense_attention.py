@@ -6,7 +6,7 @@ Source: Phase 1 facts, section 6.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from typing import Any, Final
@@ -54,6 +54,25 @@ class DenseAttentionPath(OperatorPath):
 
     def matchers(self) -> Mapping[str, AxisMatcher]:
         return {"q_tokens": lambda asked, held: tokens_match(int(asked), int(held))}
+
+    def moved(self, leaf: LeafOp, axes: Mapping[str, int]) -> LeafOp:
+        """Along `seq`: every request at that context length."""
+        requests = leaf.requests
+        if set(axes) != {"seq"} or requests is None or requests.count is None:
+            return super().moved(leaf, axes)
+        return replace(leaf, requests=replace(requests, kv_lens=(axes["seq"],) * requests.count))
+
+    def coordinates(self, varied: Mapping[str, Any], policy: KernelPolicy) -> Mapping[str, Any]:
+        if policy.axis_transform == "sqrt_seq" and "seq" in varied:
+            return {**varied, "seq": varied["seq"] ** 0.5}
+        return varied
+
+    def base_questions(
+        self, leaf: LeafOp, varied: Mapping[str, Any], context: ExactContext
+    ) -> Iterator[tuple[int, LeafOp]]:
+        """Every point: the base accepts a range of context lengths around each row."""
+        for i, place in enumerate(zip(*(values.tolist() for values in varied.values()), strict=True)):
+            yield i, self.moved(leaf, {axis: int(value) for axis, value in zip(varied, place, strict=True)})
 
     def required(self, target: Target, table: TensorTable | ColumnTable) -> frozenset[str]:
         wanted = {"sparse_mode", "kv_heads"}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 
 from tensor_cast.leaf import LeafOp, Shape, TensorSpec
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
@@ -37,6 +38,15 @@ class GenericComputePath(OperatorPath):
 
     def axis_groups(self, target: Target, table: TensorTable | ColumnTable) -> Sequence[tuple[str, ...]]:
         return (tuple(target.axes),)
+
+    def moved(self, leaf: LeafOp, axes: Mapping[str, int]) -> LeafOp:
+        first = leaf.tensors[0]
+        if set(axes) != {"axis_0"}:
+            return super().moved(leaf, axes)
+        at = 1 if first.rank > 1 and first.shape[0] == 1 else 0
+        shape = (*first.shape[:at], axes["axis_0"], *first.shape[at + 1 :])
+        inputs = tuple(replace(spec, shape=shape) if spec is first else spec for spec in leaf.inputs)
+        return replace(leaf, inputs=inputs)
 
     def targets(
         self,

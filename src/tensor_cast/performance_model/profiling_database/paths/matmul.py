@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from tensor_cast.leaf import LeafOp, Shape, TensorSpec
@@ -91,6 +91,18 @@ class MatmulPath(OperatorPath):
 
     def ordered(self, groups: Sequence[CandidateGroup]) -> Sequence[CandidateGroup]:
         return nd_first(groups)
+
+    def moved(self, leaf: LeafOp, axes: Mapping[str, int]) -> LeafOp:
+        left, right = leaf.tensors[:2]
+        product = matrix_product("MatMulV2", left.shape, right.shape)
+        if product is None or not set(axes) <= set(product.axes):
+            return super().moved(leaf, axes)
+        m, k, n = (int(axes.get(axis, value)) for axis, value in product.axes.items())
+        weight = (k, n) if right.shape[-2] == product.k else (n, k)
+        shapes = {id(left): (*left.shape[:-2], m, k), id(right): (*right.shape[:-2], *weight)}
+        inputs = tuple(replace(spec, shape=shapes.get(id(spec), spec.shape)) for spec in leaf.inputs)
+        outputs = tuple(replace(spec, shape=(*spec.shape[:-2], m, n)) for spec in leaf.outputs[:1])
+        return replace(leaf, inputs=inputs, outputs=(*outputs, *leaf.outputs[1:]))
 
     def path_name(self, dim: int) -> str:
         return self.name

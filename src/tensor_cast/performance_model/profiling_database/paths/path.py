@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
+from tensor_cast.errors import InvalidValueError
 from tensor_cast.leaf import LeafOp, TensorSpec
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
 from tensor_cast.performance_model.profiling_database.exact.context import ExactContext, profile_dtypes
@@ -18,7 +19,7 @@ from tensor_cast.performance_model.profiling_database.interpolation_index import
 from tensor_cast.performance_model.profiling_database.kernel_table import ColumnTable, TensorTable
 from tensor_cast.performance_model.profiling_database.op_mapping import KernelPolicy, OperatorEntry
 from tensor_cast.performance_model.profiling_database.points import RegimeKey
-from tensor_cast.performance_model.profiling_database.shapes import to_nd
+from tensor_cast.performance_model.profiling_database.shapes import is_padded, to_nd
 
 __all__ = ["Candidate", "OperatorPath", "Target", "leaf_tensors", "row_tensors"]
 
@@ -109,9 +110,41 @@ class OperatorPath(ABC):
         """Axes that are filtered by a rule other than equality."""
         return {}
 
+    def moved(self, leaf: LeafOp, axes: Mapping[str, int]) -> LeafOp:
+        """The same operator at other coordinates.  Raises InvalidValueError for an axis it cannot be moved along."""
+        raise InvalidValueError(f"query_many: {leaf.name} cannot be moved along {', '.join(axes)}")
+
+    def coordinates(self, varied: Mapping[str, Any], policy: KernelPolicy) -> Mapping[str, Any]:
+        """A sweep's values as coordinates of this path's axes."""
+        return varied
+
+    def base_questions(
+        self, leaf: LeafOp, varied: Mapping[str, Any], context: ExactContext
+    ) -> Iterator[tuple[int, LeafOp]]:
+        """Positions of a sweep at which the base might hold a row, and the operator there.
+
+        A dimension the base accepts equals a measured one or pads it, so it lies less than 64 above a measured one.
+        """
+        known: set[int] = set()
+        for kernel in context.database.mapping.operators[leaf.name].kernels:
+            table = context.tensor_table(kernel)
+            if table is not None:
+                known.update(dim for shapes in table.logical_shapes for shape in shapes for dim in shape)
+        names = tuple(varied)
+        for i, place in enumerate(zip(*(varied[name].tolist() for name in names), strict=True)):
+            values = [int(value) for value in place]
+            if i == 0 or all(_measured_or_padded(value, known) for value in values):
+                yield i, self.moved(leaf, dict(zip(names, values, strict=True)))
+
     def path_name(self, dim: int) -> str:
         """The name recorded as `interpolation_path`."""
         return f"{self.name}_{dim}d" if dim else self.name
+
+
+def _measured_or_padded(value: int, known: set[int]) -> bool:
+    if value in known:
+        return True
+    return value % 8 == 0 and any(held in known and is_padded(value, held) for held in range(value - 63, value))
 
 
 def leaf_tensors(leaf: LeafOp, count: int | None = None) -> tuple[TensorSpec, ...] | None:

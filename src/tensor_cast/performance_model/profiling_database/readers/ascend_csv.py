@@ -234,11 +234,14 @@ def _parse_tensors(shapes: str, dtypes: str, formats: str) -> Slots | str:
 def _align(names: list[str], slots: list[Shape | None]) -> list[str] | None:
     while len(names) > len(slots) and not names[-1]:
         names = names[:-1]
-    if len(names) == len(slots):
-        return names
     filled = [i for i, shape in enumerate(slots) if shape is not None]
+    by_slot = len(names) == len(slots)
+    if by_slot and all(names[i] for i in filled):
+        return names
+    while len(names) > len(filled) and not names[-1]:
+        names = names[:-1]
     if len(names) != len(filled):
-        return None
+        return names + [""] * (len(slots) - len(names)) if by_slot else None
     aligned = [""] * len(slots)
     for i, name in zip(filled, names, strict=True):
         aligned[i] = name

@@ -1,0 +1,59 @@
+"""Importing a package loads none of the slow libraries, and the packages are typed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from importlib import resources
+
+import pytest
+
+SLOW = {"numpy", "scipy", "yaml", "torch", "pandas", "pyarrow"}
+PROGRAM = "import json, sys, {package}; print(json.dumps(sorted({{name.partition('.')[0] for name in sys.modules}})))"
+
+
+@pytest.mark.parametrize(
+    "package",
+    [
+        "tensor_cast",
+        "tensor_cast.leaf",
+        "tensor_cast.records",
+        "tensor_cast.devices",
+        "tensor_cast.performance_model",
+        "tensor_cast.performance_model.profiling_database",
+        "castq",
+        "serq",
+    ],
+)
+def test_importing_is_light(package: str) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", PROGRAM.format(package=package)], check=True, capture_output=True, text=True
+    )
+    loaded = set(json.loads(ran.stdout))
+    assert package.partition(".")[0] in loaded
+    assert loaded & SLOW == set()
+
+
+def test_public_names_load_on_first_use() -> None:
+    program = (
+        "import sys, tensor_cast\n"
+        "for name in tensor_cast.__all__: getattr(tensor_cast, name)\n"
+        "import tensor_cast.performance_model.profiling_database as database\n"
+        "for name in database.__all__: getattr(database, name)\n"
+        "print(*sorted({'numpy', 'scipy', 'yaml', 'pyarrow'} & set(sys.modules)))\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert {"scipy", "pyarrow"} & set(ran.stdout.split()) == set()
+
+
+@pytest.mark.parametrize("package", ["tensor_cast", "castq", "serq"])
+def test_packages_are_typed(package: str) -> None:
+    assert (resources.files(package) / "py.typed").is_file()
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    import tensor_cast
+
+    with pytest.raises(AttributeError, match="module 'tensor_cast' has no attribute 'Leaf'"):
+        tensor_cast.Leaf  # noqa: B018
