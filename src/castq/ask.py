@@ -94,7 +94,7 @@ def ask(where: str | Path, leaves: Iterable[LeafOp], setting: Setting | None = N
     known = tuple(database.mapping.operators)
     for leaf in leaves:
         hint = "" if leaf.name in known else nearest(leaf.name, known)
-        yield Answer(leaf, source.query(leaf), str(database.path), database.synthetic, hint)
+        yield Answer(leaf, source.query(leaf), database.name, database.synthetic, hint)
 
 
 def locate_database(where: str | Path) -> ProfilingDatabase:

@@ -92,7 +92,7 @@ def check_database(
     mapped, present = mapping.kernel_names(), database.kernels_on_disk()
     names = tuple(dict.fromkeys((*present, *mapped)))
     if kernel is not None and kernel not in names:
-        raise UnknownNameError(f"no kernel {kernel!r} in {database.path}{nearest(kernel, names)}")
+        raise UnknownNameError(f"no kernel {kernel!r} in {database.name}{nearest(kernel, names)}")
     wanted = sorted(names) if kernel is None else [kernel]
     reports = []
     for i, name in enumerate(wanted):
@@ -101,7 +101,7 @@ def check_database(
             progress(name, i + 1, len(wanted))
     tables = tuple(report for report in reports if not _absent(report))
     return DatabaseCheck(
-        str(database.path),
+        database.name,
         database.synthetic,
         mapping.header.get("provenance", ""),
         len(mapping.operators),

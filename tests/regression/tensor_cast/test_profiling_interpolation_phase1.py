@@ -29,7 +29,7 @@ def product(m: int, k: int, n: int, latency: float | None = None, **columns: Any
     return row(f"{m},{k};{k},{n}", BF16, latency, **columns)
 
 
-# --- matmul (section 4) ------------------------------------------------------------------------------------------------
+# --- matmul (section 4) ---------------------------------------------------------------------------------------------
 
 
 def test_1d_over_m_between_adjacent_rows(tmp_path: Path) -> None:
@@ -230,7 +230,7 @@ def test_an_interpolation_in_the_primary_beats_an_exact_row_in_an_alternate(tmp_
     assert hit(source(folder).query(leaf)).latency_us == 15.0
 
 
-# --- latency source purity (section 7) ---------------------------------------------------------------------------------
+# --- latency source purity (section 7) ------------------------------------------------------------------------------
 
 
 def test_one_interpolation_never_mixes_latency_columns(tmp_path: Path) -> None:
@@ -262,7 +262,7 @@ def test_the_candidate_column_list_is_longer_than_the_exact_one(tmp_path: Path) 
     assert hit(wrapper.query(mm(150, 8, 4))).latency_us == 20.0
 
 
-# --- generic compute (section 5) ---------------------------------------------------------------------------------------
+# --- generic compute (section 5) ------------------------------------------------------------------------------------
 
 CAST = {"aten.to.dtype": {"kernel_type": "Cast"}}
 
@@ -338,7 +338,7 @@ def test_output_numel_needs_one_output(tmp_path: Path, outputs: list[Any], cause
     assert answer.details["attempts"][0]["cause"] == cause
 
 
-# --- dense attention (section 6) ---------------------------------------------------------------------------------------
+# --- dense attention (section 6) ------------------------------------------------------------------------------------
 
 FIA = {"tensor_cast.attention.default": {"kernel_type": "FusedInferAttentionScore", "query_mode": "attention_special"}}
 SQRT = {"FusedInferAttentionScore": {"axis_transform": "sqrt_seq"}}

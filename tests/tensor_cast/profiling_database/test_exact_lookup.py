@@ -213,7 +213,7 @@ def test_a_cache_write_splits_the_merged_cache(tmp_path: Path) -> None:
     assert hit(base_source(folder).query(leaf)).latency_us == 4.0
 
 
-# --- latency columns (database facts, section 2.4) ---------------------------------------------------------------------
+# --- latency columns (database facts, section 2.4) ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -240,7 +240,7 @@ def test_a_row_without_usable_latency_is_never_a_hit(tmp_path: Path, latency: An
     assert miss(base_source(folder).query(mm(4, 8, 3))).code == "shape_mismatch"
 
 
-# --- dispatch (section 2) ----------------------------------------------------------------------------------------------
+# --- dispatch (section 2) -------------------------------------------------------------------------------------------
 
 
 def test_dispatch_order_and_accounted_zeros(tmp_path: Path) -> None:
@@ -267,7 +267,7 @@ def test_a_kernel_without_a_table_is_csv_not_found(tmp_path: Path) -> None:
     assert miss(base_source(folder).query(mm(4, 8, 3))).code == "csv_not_found"
 
 
-# --- elementwise (section 5) -------------------------------------------------------------------------------------------
+# --- elementwise (section 5) ----------------------------------------------------------------------------------------
 
 ADD = {"aten.add.Tensor": {"kernel_type": "Add", "query_mode": "elementwise", "alternate_kernel_types": ["AddAiCore"]}}
 
@@ -303,7 +303,7 @@ def test_elementwise_with_scalar_output_is_ordinary_compute(tmp_path: Path) -> N
     assert hit(base_source(folder).query(leaf)).latency_us == 3.0
 
 
-# --- fused MoE (section 6) ---------------------------------------------------------------------------------------------
+# --- fused MoE (section 6) ------------------------------------------------------------------------------------------
 
 
 def test_fused_moe_needs_a_configured_ep_size_and_an_equal_one(tmp_path: Path) -> None:
@@ -324,7 +324,7 @@ def test_fused_moe_without_an_ep_column_does_not_check_it(tmp_path: Path) -> Non
     assert hit(base_source(folder).query(LeafOp.build(op, [((4, 8), "bf16")]))).latency_us == 2.0
 
 
-# --- attention (section 7) ---------------------------------------------------------------------------------------------
+# --- attention (section 7) ------------------------------------------------------------------------------------------
 
 ATTENTION = {
     "tensor_cast.attention.default": {"kernel_type": "FusedInferAttentionScore", "query_mode": "attention_special"}
@@ -401,7 +401,7 @@ def test_attention_reports_what_is_missing(tmp_path: Path) -> None:
     assert miss(base.query(LeafOp.build(name, [((8, 512), "bf16"), cache, cache]))).code == "missing_seq_lens"
 
 
-# --- communication (section 8) -----------------------------------------------------------------------------------------
+# --- communication (section 8) --------------------------------------------------------------------------------------
 
 COMM = {
     "tensor_cast.all_reduce.default": {"kernel_type": "hcom_allReduce_", "category": "communication"},
@@ -477,7 +477,7 @@ def test_the_referenced_communication_folder_is_read_first(tmp_path: Path) -> No
     assert hit(base_source(folder).query(collective("all_reduce", 1000, (0, 1)))).latency_us == 1.0
 
 
-# --- composites (section 9) --------------------------------------------------------------------------------------------
+# --- composites (section 9) -----------------------------------------------------------------------------------------
 
 
 def test_a_static_composite_adds_its_collective(tmp_path: Path) -> None:

@@ -177,7 +177,7 @@ def test_a_refused_coordinate_takes_no_part() -> None:
     assert refused.reason is MissReason.AMBIGUOUS_DUPLICATE_COORDINATE
 
 
-# --- regime matching (Phase 1 facts, section 2) ------------------------------------------------------------------------
+# --- regime matching (Phase 1 facts, section 2) ---------------------------------------------------------------------
 
 
 def regime(**fields: object) -> tuple[tuple[str, object], ...]:

@@ -209,7 +209,7 @@ class QueryResult:
             axes = ", ".join(str(axis) for axis in details.get("axes", ()))
             parts.append(f"{method}({axes})" if axes else str(method))
         if rows := details.get("matched_row_meta"):
-            parts.append("rows " + ", ".join(_row_name(row) for row in rows))
+            parts.append("rows " + _row_names(rows))
         if note := details.get("note"):
             parts.append(str(note))
         if "synthetic" in details:
@@ -231,8 +231,12 @@ class QueryResult:
         return document
 
 
-def _row_name(row: Mapping[str, Any]) -> str:
-    return f"{row.get('file', '?')}:{row.get('line', row.get('row', '?'))}"
+def _row_names(rows: Iterable[Mapping[str, Any]]) -> str:
+    """`file:row,row` for each file."""
+    by_file: dict[str, list[str]] = {}
+    for row in rows:
+        by_file.setdefault(str(row.get("file", "?")), []).append(str(row.get("line", row.get("row", "?"))))
+    return "; ".join(f"{file}:{','.join(numbers)}" for file, numbers in by_file.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,6 +266,9 @@ class Miss:
         if measured := self.details.get("measured_range"):
             spans = (f"{axis} {low:g}..{high:g}" for axis, (low, high) in measured.items())
             parts.append("measured " + ", ".join(spans))
+        if differs := self.details.get("regime_differs_in"):
+            fields = (f"{name} (asked {pair['asked']}, measured {pair['measured']})" for name, pair in differs.items())
+            parts.append("nearest rows differ in " + ", ".join(fields))
         if hint := self.details.get("hint"):
             parts.append(str(hint))
         if self.partial is not None:

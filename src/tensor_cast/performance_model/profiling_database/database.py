@@ -39,11 +39,15 @@ class ColumnReader(Protocol):
 class ProfilingDatabase:
     """One device, framework and version.  Tables load on first use and are kept; a failed load is kept as absent.
 
+    `name` is `device/framework/version` for a GPU database, the folder otherwise.
     Thread-safe: one lock guards loading, finished tables are immutable.
     """
 
-    def __init__(self, path: Path, mapping: OpMapping, columns: ColumnReader | None = None) -> None:
+    def __init__(
+        self, path: Path, mapping: OpMapping, columns: ColumnReader | None = None, name: str | None = None
+    ) -> None:
         self.path = path
+        self.name = name or str(path)
         self.mapping = mapping
         self._columns = columns
         self._tables: dict[str, TensorTable | ColumnTable | None] = {}

@@ -143,6 +143,8 @@ def miss_details(kernels: Sequence[str], attempts: Sequence[KernelAttempt]) -> d
         if shown.deciding is not None and shown.deciding.measured:
             spans = zip(shown.deciding.axes, shown.deciding.measured, strict=True)
             details["measured_range"] = dict(spans)
+    if shown is not None and shown.details.get("nearest_regime_differs_in"):
+        details["regime_differs_in"] = shown.details["nearest_regime_differs_in"]
     for attempt in attempts:
         if "hint" in attempt.details:
             details.setdefault("hint", attempt.details["hint"])

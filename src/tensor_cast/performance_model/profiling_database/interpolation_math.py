@@ -11,9 +11,10 @@ import math
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from tensor_cast.performance_model.profiling_database.data_source import MissReason
+from tensor_cast.performance_model.profiling_database.simplex_cells import SimplexCells
 
 if TYPE_CHECKING:
     import numpy as np
@@ -83,11 +84,14 @@ class SimplexHit:
     weights: tuple[float, ...]
 
 
+_ON_FACE: Final = 1e-12
+
+
 class SimplexField:
     """Points triangulated once; each question then finds its simplex.
 
     `points` is (n, dim) with dim 2 or 3 and pairwise different rows, `values` has length n.  Building is O(n log n) in
-    2D and about that in 3D for measured grids; a question costs a walk through neighbouring simplices.
+    2D and about that in 3D for measured grids; a question costs a look at the few simplices of its grid cell.
     """
 
     def __init__(self, points: FloatArray, values: FloatArray) -> None:
@@ -99,6 +103,7 @@ class SimplexField:
         self._simplices = self._mesh.simplices
         self._numbers: list[float] = values.tolist()
         self._dim = points.shape[1]
+        self._cells = SimplexCells.build(points, self._simplices, self._transform)
 
     @classmethod
     def build(cls, points: FloatArray, values: FloatArray) -> SimplexField | MissReason:
@@ -121,9 +126,7 @@ class SimplexField:
 
     def at(self, target: Sequence[float]) -> SimplexHit | MissReason:
         """The value at `target`; `outside_convex_hull` where no simplex holds it."""
-        import numpy as np
-
-        found = int(self._mesh.find_simplex(np.array([target]))[0])
+        found = self._locate(target)
         if found < 0:
             return MissReason.OUTSIDE_CONVEX_HULL
         *matrix, origin = self._transform[found].tolist()
@@ -136,6 +139,20 @@ class SimplexField:
         corners = [self._numbers[vertex] for vertex in vertices]
         value = clamp_to_vertices(sum([w * y for w, y in zip(weights, corners, strict=True)]), corners)
         return SimplexHit(value, vertices, weights)
+
+    def _locate(self, target: Sequence[float]) -> int:
+        import numpy as np
+
+        point = np.array([target])
+        candidates = None if self._cells is None else self._cells.candidates(target)
+        if candidates is not None:
+            transform = self._transform[candidates]
+            partial = np.einsum("nij,nj->ni", transform[:, : self._dim], point - transform[:, self._dim])
+            inside = (partial >= -_ON_FACE).all(axis=1) & (partial.sum(axis=1) <= 1 + _ON_FACE)
+            first = int(inside.argmax()) if len(inside) else 0
+            if len(inside) and inside[first]:
+                return int(candidates[first])
+        return int(self._mesh.find_simplex(point)[0])
 
     def at_many(self, targets: FloatArray) -> FloatArray:
         """Values at (n, dim) targets, NaN outside the hull; one vectorised pass."""

@@ -137,10 +137,19 @@ class TensorTable:
         return tuple(tuple(spec.shape for spec in slots if spec is not None) for slots in self.inputs)
 
     @cached_property
-    def logical_shapes(self) -> tuple[tuple[Shape, ...], ...]:
-        """As `input_shapes`, tiles restored to logical ND."""
+    def logical_inputs(self) -> tuple[tuple[TensorSpec, ...], ...]:
+        """Per row the non-scalar inputs with tiles restored to logical ND; the storage format is kept."""
+        restored: dict[int, TensorSpec] = {}
+
+        def logical(spec: TensorSpec) -> TensorSpec:
+            found = restored.get(id(spec))
+            if found is None:
+                found = TensorSpec(to_nd(spec.shape, spec.format), spec.dtype, spec.format)
+                restored[id(spec)] = found
+            return found
+
         return tuple(
-            tuple(to_nd(spec.shape, spec.format) for spec in slots if spec is not None) for slots in self.inputs
+            tuple([logical(spec) for spec in slots if spec is not None and spec.shape]) for slots in self.inputs
         )
 
     def row_inputs(self, row: int) -> tuple[TensorSpec, ...]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from functools import lru_cache
 
 from tensor_cast.leaf import Shape
 
@@ -49,6 +50,7 @@ def parse_shape_slots(cell: str) -> list[Shape | None]:
     return [_parse_shape(slot) if slot else None for slot in split_slots(cell)]
 
 
+@lru_cache(maxsize=1 << 16)
 def _parse_shape(slot: str) -> Shape:
     if slot == "()":
         return ()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import product
 from typing import Final
@@ -28,7 +28,7 @@ from tensor_cast.performance_model.profiling_database.exact.matching import (
     normalised_forms,
 )
 from tensor_cast.performance_model.profiling_database.kernel_table import TensorTable
-from tensor_cast.performance_model.profiling_database.shapes import is_padded, strip_leading_one, to_nd
+from tensor_cast.performance_model.profiling_database.shapes import is_padded, strip_leading_one
 
 __all__ = ["RowIndex", "RowMatch"]
 
@@ -51,20 +51,15 @@ class RowIndex:
     def __init__(self, table: TensorTable, input_count: int | None) -> None:
         self.table = table
         self._kernel = table.kernel
-        self._latency = table.exact_latency.values
-        self._specs = tuple(self._row_specs(row, input_count) for row in range(len(table)))
-        self._by_size: dict[Key, list[int]] = {}
+        self._latency = table.exact_latency.numbers
+        self._specs = tuple([specs[:input_count] for specs in table.logical_inputs])
+        self._usable = [row for row, specs in enumerate(self._specs) if specs and self._latency[row] > 0]
         self._identical: dict[tuple[object, ...], int] = {}
-        for row, specs in enumerate(self._specs):
-            if specs and self._latency[row] > 0:
-                self._by_size.setdefault(self._size_key(specs), []).append(row)
-                self._identical.setdefault(_identity_key(specs), row)
+        for row in self._usable:
+            self._identical.setdefault(_identity_key(self._specs[row]), row)
+        self._by_size: dict[Key, list[int]] | None = None
         self._by_block: dict[Key, list[int]] | None = None
         self._lock = threading.Lock()
-
-    def _row_specs(self, row: int, input_count: int | None) -> tuple[TensorSpec, ...]:
-        specs = [spec for spec in self.table.row_inputs(row) if spec.shape][:input_count]
-        return tuple(TensorSpec(to_nd(spec.shape, spec.format), spec.dtype) for spec in specs)
 
     def identical(self, shapes: tuple[Shape, ...], dtypes: tuple[str, ...]) -> RowMatch | None:
         """The first row with exactly these logical shapes and database dtypes; one dictionary access."""
@@ -76,7 +71,7 @@ class RowIndex:
         best: RowMatch | None = None
         forms = normalised_forms(self._kernel, inputs)
         for form in forms:
-            for row in self._by_size.get(self._size_key(form), ()):
+            for row in self._sizes().get(self._size_key(form), ()):
                 best = self._better(best, row, form, accept)
                 if best is not None and best.rule.rank is Rank.IDENTITY:
                     return best
@@ -118,17 +113,26 @@ class RowIndex:
             tuple([math.prod(spec.shape) for spec in specs]),
         )
 
+    def _sizes(self) -> dict[Key, list[int]]:
+        if self._by_size is None:
+            with self._lock:
+                if self._by_size is None:
+                    self._by_size = self._filed(lambda specs: [self._size_key(specs)])
+        return self._by_size
+
     def _blocks(self) -> dict[Key, list[int]]:
         if self._by_block is None:
             with self._lock:
                 if self._by_block is None:
-                    found: dict[Key, list[int]] = {}
-                    for row, specs in enumerate(self._specs):
-                        if specs and self._latency[row] > 0:
-                            for key in self._block_keys(specs, target=False):
-                                found.setdefault(key, []).append(row)
-                    self._by_block = found
+                    self._by_block = self._filed(lambda specs: self._block_keys(specs, target=False))
         return self._by_block
+
+    def _filed(self, keys: Callable[[tuple[TensorSpec, ...]], Iterable[Key]]) -> dict[Key, list[int]]:
+        found: dict[Key, list[int]] = {}
+        for row in self._usable:
+            for key in keys(self._specs[row]):
+                found.setdefault(key, []).append(row)
+        return found
 
     def _block_keys(self, specs: tuple[TensorSpec, ...], *, target: bool) -> Iterator[Key]:
         dtypes = tuple([dtype_key(self._kernel, spec.dtype) for spec in specs])

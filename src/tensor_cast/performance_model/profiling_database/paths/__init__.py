@@ -24,10 +24,12 @@ def _paths() -> dict[str, OperatorPath]:
     from tensor_cast.performance_model.profiling_database.paths.dynamic_quant import DynamicQuantPath
     from tensor_cast.performance_model.profiling_database.paths.elementwise import ElementwisePath
     from tensor_cast.performance_model.profiling_database.paths.generic_compute import GenericComputePath
+    from tensor_cast.performance_model.profiling_database.paths.lightning_indexer import (
+        LightningIndexerPath,
+    )
     from tensor_cast.performance_model.profiling_database.paths.matmul import MatmulPath
     from tensor_cast.performance_model.profiling_database.paths.quantized_matmul import QuantizedMatmulPath
-    from tensor_cast.performance_model.profiling_database.paths.sparse_attention import (
-        LightningIndexerPath,
+    from tensor_cast.performance_model.profiling_database.paths.sparse_flash_attention import (
         SparseFlashAttentionPath,
     )
     from tensor_cast.performance_model.profiling_database.paths.tabulated import TabulatedPath

@@ -58,10 +58,10 @@ class CacheUpdatePath(OperatorPath):
     def candidate(
         self, table: TensorTable, row: int, entry: OperatorEntry, policy: KernelPolicy, view: str = ""
     ) -> Candidate | str:
-        inputs = table.row_inputs(row)
+        inputs = tuple(spec for spec in table.inputs[row][:3] if spec is not None)
         if len(inputs) < 3:
             return "input_shapes_missing"
-        place = _place(table.kernel, inputs[:3])
+        place = _place(table.kernel, inputs)
         return "scatter_shape_unextractable" if place is None else Candidate(*place)
 
 

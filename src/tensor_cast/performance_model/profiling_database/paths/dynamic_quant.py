@@ -85,10 +85,12 @@ class DynamicQuantPath(OperatorPath):
     def candidate(
         self, table: TensorTable, row: int, entry: OperatorEntry, policy: KernelPolicy, view: str = ""
     ) -> Candidate | str:
-        outputs = table.row_outputs(row)
+        x, outputs = table.inputs[row][0], table.row_outputs(row)
+        if x is None:
+            return "input_shape_empty"
         if outputs is None:
             return "output_dtypes_mismatch"
-        place = _place(table.kernel, table.row_inputs(row)[0], outputs)
+        place = _place(table.kernel, x, outputs)
         return place if isinstance(place, str) else Candidate(*place)
 
 

@@ -19,7 +19,7 @@ from tensor_cast.performance_model.profiling_database.interpolation_index import
 from tensor_cast.performance_model.profiling_database.kernel_table import ColumnTable, TensorTable
 from tensor_cast.performance_model.profiling_database.op_mapping import KernelPolicy, OperatorEntry
 from tensor_cast.performance_model.profiling_database.points import RegimeKey
-from tensor_cast.performance_model.profiling_database.shapes import is_padded, to_nd
+from tensor_cast.performance_model.profiling_database.sweep_filter import possible_rows
 
 __all__ = ["Candidate", "OperatorPath", "Target", "leaf_tensors", "row_tensors"]
 
@@ -129,22 +129,15 @@ class OperatorPath(ABC):
         for kernel in context.database.mapping.operators[leaf.name].kernels:
             table = context.tensor_table(kernel)
             if table is not None:
-                known.update(dim for shapes in table.logical_shapes for shape in shapes for dim in shape)
+                known.update(dim for specs in table.logical_inputs for spec in specs for dim in spec.shape)
         names = tuple(varied)
-        for i, place in enumerate(zip(*(varied[name].tolist() for name in names), strict=True)):
-            values = [int(value) for value in place]
-            if i == 0 or all(_measured_or_padded(value, known) for value in values):
-                yield i, self.moved(leaf, dict(zip(names, values, strict=True)))
+        self.moved(leaf, {name: int(varied[name][0]) for name in names})
+        for i in possible_rows(varied, known):
+            yield i, self.moved(leaf, {name: int(varied[name][i]) for name in names})
 
     def path_name(self, dim: int) -> str:
         """The name recorded as `interpolation_path`."""
         return f"{self.name}_{dim}d" if dim else self.name
-
-
-def _measured_or_padded(value: int, known: set[int]) -> bool:
-    if value in known:
-        return True
-    return value % 8 == 0 and any(held in known and is_padded(value, held) for held in range(value - 63, value))
 
 
 def leaf_tensors(leaf: LeafOp, count: int | None = None) -> tuple[TensorSpec, ...] | None:
@@ -158,5 +151,4 @@ def leaf_tensors(leaf: LeafOp, count: int | None = None) -> tuple[TensorSpec, ..
 
 def row_tensors(table: TensorTable, row: int, count: int | None = None) -> tuple[TensorSpec, ...]:
     """A row's non-scalar inputs with logical shapes; the storage format is kept."""
-    specs = [spec for spec in table.row_inputs(row) if spec.shape][:count]
-    return tuple(TensorSpec(to_nd(spec.shape, spec.format), spec.dtype, spec.format) for spec in specs)
+    return table.logical_inputs[row][:count]

@@ -77,9 +77,9 @@ class QuantizedMatmulPath(OperatorPath):
         packed = packing(leaf.name)
         if tensors is None or len(tensors) < 2 or outputs is None:
             return Miss(MissReason.TARGET_UNAVAILABLE, table.kernel, {"cause": "dtype_without_a_database_name"})
-        if packed != "none":
-            k, n = tensors[1].shape[-2:]
-            tensors = (tensors[0], replace(tensors[1], shape=(*tensors[1].shape[:-2], 2 * k, n)), *tensors[2:])
+        if packed != "none" and tensors[1].rank >= 2:
+            *batch, k, n = tensors[1].shape
+            tensors = (tensors[0], replace(tensors[1], shape=(*batch, 2 * k, n)), *tensors[2:])
         place = _place(table.kernel, tensors, self._count(entry), packed, outputs)
         if place is None:
             return Miss(MissReason.TARGET_UNAVAILABLE, table.kernel, {"cause": "matmul_axes_unextractable"})

@@ -47,8 +47,12 @@ def leaf_grouping(leaf: LeafOp, tokens: int) -> Grouping | Miss:
     if count != table[0]:
         hint = f"{count} requests but a block table for {table[0]}"
         return Miss(MissReason.SEMANTIC_FIELD_MISSING, "block_table_shape", {"hint": hint})
-    known = requests if requests is not None and _consistent(requests, tokens) else None
-    return Grouping((count, table[1]), known)
+    if requests is None or requests.query_lens is None or requests.kv_lens is None:
+        return Grouping((count, table[1]), None)
+    if not _consistent(requests.query_lens, requests.kv_lens, tokens):
+        hint = f"query lengths must add up to the {tokens} query tokens, each on a context of at least 1"
+        return Miss(MissReason.SEMANTIC_FIELD_MISSING, "query_lens", {"hint": hint})
+    return Grouping((count, table[1]), requests)
 
 
 def row_grouping(table: TensorTable, row: int, slots: tuple[Shape, Shape, Shape], tokens: int) -> Grouping | str:
@@ -57,21 +61,24 @@ def row_grouping(table: TensorTable, row: int, slots: tuple[Shape, Shape, Shape]
     Returns the rejection reason where shapes and runtime values contradict each other.
     """
     queries, contexts, blocks = slots
-    if len(blocks) != 2 or len(queries) != 1 or len(contexts) != 1 or queries[0] != blocks[0]:
+    if len(blocks) != 2 or queries != blocks[:1] or contexts != blocks[:1]:
         return "request_grouping_unextractable"
-    completeness = table.cell(row, "Runtime metadata_completeness")
-    if completeness is not None and completeness != "complete":
-        return Grouping((blocks[0], blocks[1]), None)
-    offsets = _integers(table.cell(row, "Runtime actual_seq_lengths_values"))
-    lengths = _integers(table.cell(row, "Runtime actual_seq_lengths_kv_values"))
+    shapes = (blocks[0], blocks[1])
+    column = "Runtime metadata_completeness"
+    if column in table.extra and table.cell(row, column) != "complete":
+        return Grouping(shapes, None)
+    cells = table.cell(row, "Runtime actual_seq_lengths_values"), table.cell(row, "Runtime actual_seq_lengths_kv_values")
+    if None in cells:
+        return Grouping(shapes, None)
+    offsets, lengths = _integers(cells[0]), _integers(cells[1])
     if offsets is None or lengths is None:
-        return Grouping((blocks[0], blocks[1]), None)
-    per_request = _per_request(offsets, tokens)
-    if per_request is None or len(lengths) != len(per_request) or len(lengths) != blocks[0]:
         return "runtime_query_offsets_invalid"
-    if any(query > 0 and kv <= 0 for query, kv in zip(per_request, lengths, strict=True)):
+    per_request = _per_request(offsets, tokens)
+    if per_request is None or not len(lengths) == len(per_request) == blocks[0]:
+        return "runtime_query_offsets_invalid"
+    if not _consistent(per_request, lengths, tokens):
         return "runtime_workload_unextractable"
-    return Grouping((blocks[0], blocks[1]), Requests(per_request, lengths))
+    return Grouping(shapes, Requests(per_request, lengths))
 
 
 def _integers(cell: str | None) -> tuple[int, ...] | None:
@@ -90,10 +97,7 @@ def _per_request(offsets: tuple[int, ...], tokens: int) -> tuple[int, ...] | Non
     return steps if offsets[-1] == tokens and all(step >= 0 for step in steps) else None
 
 
-def _consistent(requests: Requests, tokens: int) -> bool:
-    return (
-        requests.query_lens is not None
-        and requests.kv_lens is not None
-        and sum(requests.query_lens) == tokens
-        and all(kv > 0 for query, kv in zip(requests.query_lens, requests.kv_lens, strict=True) if query > 0)
-    )
+def _consistent(query_lens: Shape, kv_lens: Shape, tokens: int) -> bool:
+    """The lengths add up to the tokens, and whoever asks has a context."""
+    pairs = zip(query_lens, kv_lens, strict=True)
+    return sum(query_lens) == tokens and all(kv >= (query > 0) for query, kv in pairs)

@@ -76,7 +76,7 @@ def open_gpu_database(name: str, root: Path | None = None) -> ProfilingDatabase:
         raise InvalidValueError(f"reading GPU tables needs pyarrow, which is not installed: {_INSTALL}")
     database = found[name]
     mapping = _mapping(database)
-    return ProfilingDatabase(database.path, mapping, GpuTables(database, mapping))
+    return ProfilingDatabase(database.path, mapping, GpuTables(database, mapping), name=str(database))
 
 
 def _mapping(name: DatabaseName) -> OpMapping:

@@ -10,6 +10,7 @@ import csv
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -219,16 +220,21 @@ def _parse_tensors(shapes: str, dtypes: str, formats: str) -> Slots | str:
         slots = parse_shape_slots(shapes)
     except ShapeTextError as error:
         return error.code
-    names = _align(split_slots(dtypes), slots)
+    names = _align(list(_names(dtypes)), slots)
     if names is None:
         return "dtype_count_mismatch"
-    storage = _align(split_slots(formats), slots) if formats.strip(' "') else ["ND"] * len(slots)
+    storage = _align(list(_names(formats)), slots) if formats.strip(' "') else ["ND"] * len(slots)
     if storage is None:
         return "format_count_mismatch"
     return tuple(
         None if shape is None else _spec(shape, name, layout)
         for shape, name, layout in zip(slots, names, storage, strict=True)
     )
+
+
+@lru_cache(maxsize=4096)
+def _names(cell: str) -> tuple[str, ...]:
+    return tuple(split_slots(cell))
 
 
 def _align(names: list[str], slots: list[Shape | None]) -> list[str] | None:
@@ -248,5 +254,6 @@ def _align(names: list[str], slots: list[Shape | None]) -> list[str] | None:
     return aligned
 
 
+@lru_cache(maxsize=1 << 16)
 def _spec(shape: Shape, dtype: str, storage: str) -> TensorSpec:
     return TensorSpec(shape, canonical_ascend_dtype(dtype), storage.strip().upper() or "ND")

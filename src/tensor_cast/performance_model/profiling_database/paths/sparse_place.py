@@ -1,0 +1,116 @@
+"""Where a sparse-attention leaf or row lies; read the same way from both sides.
+
+Source: seed RFC, section 4.3; phase 2 facts, section 4; rulings 5 to 9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any
+
+from tensor_cast.dtypes import profile_dtype
+from tensor_cast.leaf import LeafOp, Shape, TensorSpec
+from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
+from tensor_cast.performance_model.profiling_database.exact.attention import integer_cell
+from tensor_cast.performance_model.profiling_database.kernel_table import TensorTable
+from tensor_cast.performance_model.profiling_database.op_mapping import OperatorEntry
+from tensor_cast.performance_model.profiling_database.paths.request_grouping import (
+    Grouping,
+    leaf_grouping,
+    row_grouping,
+)
+from tensor_cast.performance_model.profiling_database.points import RegimeKey
+
+__all__ = ["SparsePlace", "drop_unit_dims", "leaf_place", "row_place"]
+
+
+def drop_unit_dims(shape: Shape) -> Shape:
+    """A cache shape without tail dimensions equal to 1: `(blocks, 128, 1, 128)` is `(blocks, 128, 128)`."""
+    return (shape[0], *(dim for dim in shape[1:] if dim != 1))
+
+
+@dataclass(frozen=True, slots=True)
+class SparsePlace:
+    """What both kernels need to know.  `identity` tells rows of one coordinate apart whose requests differ."""
+
+    tokens: int
+    heads: int
+    head_dim: int
+    query: TensorSpec
+    cache: TensorSpec
+    topk: int
+    grouping: Grouping
+    phase: str | None
+    api_path: str | None
+    identity: Hashable = None
+
+    def common(self, kernel: str) -> RegimeKey:
+        """The regime fields the indexer and sparse attention share."""
+        pairs: list[tuple[str, Any]] = [
+            ("kernel_type", kernel),
+            ("query_dtype", self.query.dtype),
+            ("cache_dtype", self.cache.dtype),
+            ("input_formats", (self.query.format, self.cache.format)),
+            ("query_rank", 3),
+            ("heads", self.heads),
+            ("head_dim", self.head_dim),
+            ("topk", self.topk),
+            ("request_grouping", self.grouping.shapes),
+        ]
+        if self.api_path is not None:
+            pairs.append(("api_path", self.api_path))
+        return tuple(pairs)
+
+
+def leaf_place(leaf: LeafOp, entry: OperatorEntry, cache: TensorSpec | None, topk: int) -> SparsePlace | Miss:
+    """The leaf's place, or the miss that names the field it lacks.  A 4D query `(B, S, H, D)` is `(B*S, H, D)`."""
+    query = leaf.role("query")
+    if query is None or query.rank not in (3, 4):
+        return Miss(MissReason.SEMANTIC_FIELD_MISSING, "query", {"hint": "(T,H,D) or (B,S,H,D)"})
+    if cache is None or cache.rank < 2:
+        return Miss(MissReason.SEMANTIC_FIELD_MISSING, "cache")
+    dtypes = (profile_dtype(query.dtype), profile_dtype(cache.dtype))
+    if dtypes[0] is None or dtypes[1] is None:
+        return Miss(MissReason.DTYPE_UNMAPPED, query.dtype if dtypes[0] is None else cache.dtype)
+    tokens = query.shape[0] if query.rank == 3 else query.shape[0] * query.shape[1]
+    grouping = leaf_grouping(leaf, tokens)
+    if isinstance(grouping, Miss):
+        return grouping
+    return SparsePlace(
+        tokens,
+        query.shape[-2],
+        query.shape[-1],
+        TensorSpec(query.shape, dtypes[0], query.format),
+        TensorSpec(cache.shape, dtypes[1], cache.format),
+        topk,
+        grouping,
+        leaf.requests.phase if leaf.requests is not None else None,
+        entry.api_path,
+    )
+
+
+def row_place(table: TensorTable, row: int, topk: int, slots: tuple[int, int, int]) -> SparsePlace | str:
+    """The row's place, or why it cannot be used.
+
+    `slots` are the inputs that hold query lengths, KV lengths and block table.  A row whose requests are not recorded
+    cannot be shown to repeat another one, so it is an identity of its own.
+    """
+    inputs = table.inputs[row]
+    query, cache, *metadata = (inputs[slot] if slot < len(inputs) else None for slot in (0, 1, *slots))
+    if query is None or cache is None or None in metadata:
+        return "input_signature_missing"
+    if query.rank != 3 or cache.rank < 2:
+        return "query_shape_unextractable"
+    recorded = integer_cell(table, row, "Runtime topk")
+    if topk <= 0 or (recorded is not None and recorded != topk):
+        return "topk_unextractable"
+    queries, contexts, blocks = (spec.shape for spec in metadata if spec is not None)
+    grouping = row_grouping(table, row, (queries, contexts, blocks), query.shape[0])
+    if isinstance(grouping, str):
+        return grouping
+    requests = grouping.requests
+    phase = requests.phase if requests is not None else table.cell(row, "Runtime phase")
+    api_path = table.cell(row, "API Path") or table.cell(row, "Runtime api_path")
+    identity = ("row", row) if requests is None else (requests.query_lens, requests.kv_lens)
+    return SparsePlace(*query.shape, query, cache, topk, grouping, phase, api_path, identity)
