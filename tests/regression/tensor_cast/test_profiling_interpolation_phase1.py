@@ -435,3 +435,13 @@ def test_quant_mode_isolates_when_the_file_has_it_and_is_noted_when_not(tmp_path
     rows = [fia(8, seq, 1.0, **{"Runtime quant_mode": "none"}) for seq in (1000, 3000)]
     folder = write_database(tmp_path / "b", {"FusedInferAttentionScore": rows}, entry)
     assert miss(source(folder).query(attention(8, 4, 128, [2000]))).code == "regime_key_unmatched"
+
+
+def test_without_scipy_a_2d_question_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [product(m, k, 4, 1 + m + 2 * k) for m in (100, 200) for k in (8, 16)]
+    wrapper = source(write_database(tmp_path, {"MatMulV2": rows}, MM))
+    monkeypatch.setitem(__import__("sys").modules, "scipy.spatial", None)
+    assert hit(wrapper.query(mm(150, 8, 4))).latency_us == 1 + 150 + 16
+    answer = miss(wrapper.query(mm(150, 12, 4)))
+    assert answer.code == "scipy_unavailable"
+    assert "castq[simplex]" in str(answer)

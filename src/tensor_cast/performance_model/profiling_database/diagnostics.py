@@ -10,13 +10,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tensor_cast.performance_model.profiling_database.data_source import MissReason
-from tensor_cast.performance_model.profiling_database.interpolation_index import (
-    Attempt,
-    CandidateGroup,
-    Found,
-)
+from tensor_cast.performance_model.profiling_database.interpolation_index import CandidateGroup
 from tensor_cast.performance_model.profiling_database.kernel_table import ColumnTable, TensorTable
 from tensor_cast.performance_model.profiling_database.paths.path import Target
+from tensor_cast.performance_model.profiling_database.slices import Attempt, Found
 
 __all__ = ["KernelAttempt", "deciding_attempt", "found_details", "miss_details", "shape_rule"]
 
@@ -38,7 +35,13 @@ class KernelAttempt:
 
 
 def deciding_attempt(attempts: Sequence[Attempt]) -> Attempt | None:
-    """The attempt whose reason is reported: the first that is not about a missing axis, else the first."""
+    """The attempt whose reason is reported: the first that is not about a missing axis, else the first.
+
+    A question that only SciPy's absence left open says so.
+    """
+    for attempt in attempts:
+        if attempt.reason is MissReason.SCIPY_UNAVAILABLE:
+            return attempt
     for attempt in attempts:
         if attempt.reason is not MissReason.MISSING_TARGET_AXIS:
             return attempt
@@ -145,6 +148,8 @@ def miss_details(kernels: Sequence[str], attempts: Sequence[KernelAttempt]) -> d
             details["measured_range"] = dict(spans)
     if shown is not None and shown.details.get("nearest_regime_differs_in"):
         details["regime_differs_in"] = shown.details["nearest_regime_differs_in"]
+    if shown is not None and shown.reason is MissReason.SCIPY_UNAVAILABLE:
+        details["hint"] = "two or three axes need SciPy: pip install 'castq[simplex]'"
     for attempt in attempts:
         if "hint" in attempt.details:
             details.setdefault("hint", attempt.details["hint"])

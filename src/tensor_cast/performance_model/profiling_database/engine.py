@@ -23,19 +23,12 @@ from tensor_cast.performance_model.profiling_database.diagnostics import (
     shape_rule,
 )
 from tensor_cast.performance_model.profiling_database.exact.context import ExactContext
-from tensor_cast.performance_model.profiling_database.interpolation_index import (
-    CONFIDENCE,
-    Attempt,
-    CandidateGroup,
-    CandidateIndex,
-    Found,
-    Method,
-    Pick,
-)
+from tensor_cast.performance_model.profiling_database.interpolation_index import CandidateGroup, CandidateIndex
 from tensor_cast.performance_model.profiling_database.kernel_table import LABELS, ColumnTable, TensorTable
 from tensor_cast.performance_model.profiling_database.many import Sweep, fill_exact, fill_interpolated
 from tensor_cast.performance_model.profiling_database.op_mapping import KernelPolicy, OperatorEntry
 from tensor_cast.performance_model.profiling_database.paths.path import OperatorPath, Target
+from tensor_cast.performance_model.profiling_database.slices import CONFIDENCE, Attempt, Found, Method, Pick
 
 __all__ = ["InterpolationEngine"]
 

@@ -13,15 +13,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tensor_cast.errors import InvalidValueError
-from tensor_cast.performance_model.profiling_database.interpolation_index import (
-    AxisMatcher,
-    CandidateGroup,
-    Found,
-    Method,
-    Pick,
-    Slice,
-)
+from tensor_cast.performance_model.profiling_database.interpolation_index import AxisMatcher, CandidateGroup
 from tensor_cast.performance_model.profiling_database.interpolation_math import SimplexField
+from tensor_cast.performance_model.profiling_database.slices import Found, Method, Pick, Slice
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray

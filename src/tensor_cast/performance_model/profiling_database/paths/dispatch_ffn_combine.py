@@ -1,87 +1,18 @@
-"""Fused dispatch + FFN + combine: tokens only, everything else equal.
-
-Source: seed RFC, section 4.1.1; leaf-operator facts, section 4.1; phase 2 facts, section 2.
-"""
+"""Fused dispatch + FFN + combine: tokens only, everything else equal.  Source: seed RFC, section 4.1.1."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
 
-from tensor_cast.dtypes import profile_dtype
-from tensor_cast.leaf import LeafOp, Shape, TensorSpec
+from tensor_cast.leaf import LeafOp
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
-from tensor_cast.performance_model.profiling_database.exact.compute import parse_ep_size
 from tensor_cast.performance_model.profiling_database.exact.context import ExactContext
 from tensor_cast.performance_model.profiling_database.kernel_table import ColumnTable, TensorTable
 from tensor_cast.performance_model.profiling_database.op_mapping import KernelPolicy, OperatorEntry
+from tensor_cast.performance_model.profiling_database.paths.dispatch_place import leaf_place, row_place
 from tensor_cast.performance_model.profiling_database.paths.path import Candidate, OperatorPath, Target
-from tensor_cast.performance_model.profiling_database.points import RegimeKey
-from tensor_cast.performance_model.profiling_database.shapes import to_nd
 
-__all__ = ["DispatchFFNCombinePath", "quant_subtype_of_operator", "quant_subtype_of_row"]
-
-_SUBTYPES: Final = {
-    "tensor_cast.dispatch_ffn_combine.default": "plain",
-    "tensor_cast.dispatch_ffn_combine_quant.default": "w8a8",
-    "tensor_cast.dispatch_ffn_combine_quant_int4.default": "int4",
-    "tensor_cast.dispatch_ffn_combine_fp8.default": "fp8",
-    "tensor_cast.dispatch_ffn_combine_mxfp4.default": "mxfp4",
-}
-_WIDE: Final = ("DT_BF16", "DT_FLOAT16")
-_ROW_WEIGHT_FORMAT: Final = "FRACTAL_NZ"
-
-
-def quant_subtype_of_operator(operator: str) -> str | None:
-    """`plain`, `w8a8`, `int4`, `fp8` or `mxfp4`; None for another operator."""
-    return _SUBTYPES.get(operator)
-
-
-def quant_subtype_of_row(activation: str, weight1: str, weight2: str) -> str | None:
-    """The subtype a row's dtypes stand for; None where no rule names it."""
-    if weight1 != weight2 or activation not in _WIDE:
-        return None
-    if weight1 == "INT8":
-        return "w8a8"
-    if weight1 in _WIDE:
-        return "plain"
-    for marker, subtype in (("INT4", "int4"), ("FLOAT8", "fp8"), ("FP8", "fp8"), ("FLOAT4", "mxfp4"), ("FP4", "mxfp4")):
-        if marker in weight1:
-            return subtype
-    return None
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Everything the regime holds, whichever side it was read from."""
-
-    tokens: int
-    hidden: int
-    topk: int
-    gmm1: Shape
-    gmm2: Shape
-    activation: TensorSpec
-    weight_dtypes: tuple[str, str]
-    weight_format: str
-    subtype: str
-    ep_size: int
-
-    def regime(self, kernel: str) -> RegimeKey:
-        return (
-            ("kernel_type", kernel),
-            ("activation_dtype", self.activation.dtype),
-            ("activation_format", self.activation.format),
-            ("quant_subtype", self.subtype),
-            ("weight_dtypes", self.weight_dtypes),
-            ("weight_format", self.weight_format),
-            ("gmm1_shape", self.gmm1),
-            ("gmm2_shape", self.gmm2),
-            ("hidden_size", self.hidden),
-            ("topk", self.topk),
-            ("ep_size", self.ep_size),
-        )
+__all__ = ["DispatchFFNCombinePath"]
 
 
 class DispatchFFNCombinePath(OperatorPath):
@@ -112,7 +43,7 @@ class DispatchFFNCombinePath(OperatorPath):
         table: TensorTable | ColumnTable,
         policy: KernelPolicy,
     ) -> tuple[Target, ...] | Miss:
-        place = _target_place(leaf, context.parallel.expert_parallel_size or 0)
+        place = leaf_place(leaf, context.parallel.expert_parallel_size or 0)
         if isinstance(place, Miss):
             return place
         notes = {"ep_size": place.ep_size, "quant_subtype": place.subtype}
@@ -121,86 +52,7 @@ class DispatchFFNCombinePath(OperatorPath):
     def candidate(
         self, table: TensorTable, row: int, entry: OperatorEntry, policy: KernelPolicy, view: str = ""
     ) -> Candidate | str:
-        place = _row_place(table, row)
+        place = row_place(table, row)
         if isinstance(place, str):
             return place
         return Candidate({"tokens": float(place.tokens)}, place.regime(table.kernel))
-
-
-def _target_place(leaf: LeafOp, ep_size: int) -> _Place | Miss:
-    subtype = quant_subtype_of_operator(leaf.name)
-    x, ids = leaf.role("x"), leaf.role("expert_indices")
-    if subtype is None or x is None or x.rank < 2:
-        return Miss(MissReason.MOE_FUSED_TARGET_UNEXTRACTABLE, details={"hint": "activation of rank >= 2 needed"})
-    if ids is None or ids.rank < 1:
-        return Miss(MissReason.TOPK_UNEXTRACTABLE, details={"hint": "expert_indices (tokens, topk) needed"})
-    hidden = x.shape[-1]
-    gmm1 = _stacked(leaf.roles("gmm1_weight"), hidden, hidden_first=True)
-    gmm2 = _stacked(leaf.roles("gmm2_weight"), hidden, hidden_first=False)
-    dtypes = [profile_dtype(spec.dtype) for spec in (x, *leaf.roles("gmm1_weight")[:1], *leaf.roles("gmm2_weight")[:1])]
-    if gmm1 is None or gmm2 is None:
-        return Miss(MissReason.MOE_FUSED_TARGET_UNEXTRACTABLE, details={"hint": "GMM1 and GMM2 weight shapes needed"})
-    if None in dtypes:
-        return Miss(MissReason.MOE_FUSED_TARGET_UNEXTRACTABLE, subtype, {"hint": "a weight dtype has no database name"})
-    activation, weight1, weight2 = (str(name) for name in dtypes)
-    return _Place(
-        tokens=math.prod(x.shape[:-1]),
-        hidden=hidden,
-        topk=ids.shape[-1],
-        gmm1=gmm1,
-        gmm2=gmm2,
-        activation=TensorSpec(x.shape, activation, x.format),
-        weight_dtypes=(weight1, weight2),
-        weight_format=_ROW_WEIGHT_FORMAT if subtype != "plain" else leaf.roles("gmm1_weight")[0].format,
-        subtype=subtype,
-        ep_size=ep_size,
-    )
-
-
-def _stacked(weights: tuple[TensorSpec, ...], hidden: int, *, hidden_first: bool) -> Shape | None:
-    """`(E, H, N)` for GMM1, `(E, N/2, H)` for GMM2, from one tensor per expert or one stacked tensor."""
-    if not weights or len({spec.shape for spec in weights}) != 1:
-        return None
-    shape = weights[0].shape
-    experts, matrix = (shape[0], shape[1:]) if len(shape) == 3 and len(weights) == 1 else (len(weights), shape)
-    if len(matrix) != 2:
-        return None
-    if matrix[0 if hidden_first else 1] == hidden:
-        return (experts, *matrix)
-    return (experts, matrix[1], matrix[0]) if matrix[1 if hidden_first else 0] == hidden else None
-
-
-def _row_place(table: TensorTable, row: int) -> _Place | str:
-    inputs = table.row_inputs(row)
-    if len(inputs) != 7 or any(not spec.dtype for spec in inputs):
-        return "moe_physical_signature_incomplete"
-    x, w1, w2, ids = inputs[:4]
-    shape = to_nd(x.shape, x.format)
-    if w1.rank < 3 or w2.rank < 3 or len(shape) < 2:
-        return "moe_weight_shapes_unextractable"
-    if table.cell(row, "EP Size") is None:
-        return "ep_size_missing"
-    ep_size = parse_ep_size(table.cell(row, "EP Size"))
-    if ep_size is None:
-        return "ep_size_invalid"
-    tokens = math.prod(shape[:-1])
-    if ids.dtype != "INT32" or ids.rank < 2 or math.prod(ids.shape[:-1]) != tokens:
-        return "topk_unextractable"
-    subtype = quant_subtype_of_row(x.dtype, w1.dtype, w2.dtype)
-    if subtype is None:
-        return "quant_subtype_unknown"
-    if w1.format != w2.format:
-        return "weight_formats_differ"
-    activation = TensorSpec(shape, x.dtype, x.format)
-    return _Place(
-        tokens,
-        shape[-1],
-        ids.shape[-1],
-        w1.shape,
-        w2.shape,
-        activation,
-        (w1.dtype, w2.dtype),
-        w1.format,
-        subtype,
-        ep_size,
-    )

@@ -67,7 +67,7 @@ def row_grouping(table: TensorTable, row: int, slots: tuple[Shape, Shape, Shape]
     column = "Runtime metadata_completeness"
     if column in table.extra and table.cell(row, column) != "complete":
         return Grouping(shapes, None)
-    cells = table.cell(row, "Runtime actual_seq_lengths_values"), table.cell(row, "Runtime actual_seq_lengths_kv_values")
+    cells = [table.cell(row, f"Runtime actual_seq_lengths_{name}") for name in ("values", "kv_values")]
     if None in cells:
         return Grouping(shapes, None)
     offsets, lengths = _integers(cells[0]), _integers(cells[1])

@@ -113,4 +113,5 @@ def row_place(table: TensorTable, row: int, topk: int, slots: tuple[int, int, in
     phase = requests.phase if requests is not None else table.cell(row, "Runtime phase")
     api_path = table.cell(row, "API Path") or table.cell(row, "Runtime api_path")
     identity = ("row", row) if requests is None else (requests.query_lens, requests.kv_lens)
-    return SparsePlace(*query.shape, query, cache, topk, grouping, phase, api_path, identity)
+    tokens, heads, head_dim = query.shape
+    return SparsePlace(tokens, heads, head_dim, query, cache, topk, grouping, phase, api_path, identity)
