@@ -93,11 +93,11 @@ class InterpolatingDataSource(DataSourcePerformanceModel):
         return sweep.answers()
 
     def _ask_base(self, path: OperatorPath, leaf: LeafOp, sweep: Sweep) -> None:
-        for i, moved in path.base_questions(leaf, sweep.varied, self.base.context):
+        for places, moved in path.base_questions(leaf, sweep.varied, self.base.context):
             found = self.base.query(moved)
             if isinstance(found, QueryResult) and found.source is not QuerySource.PARTIAL:
-                sweep.latency_us[i] = found.latency_us
-                sweep.dims[i] = 0
+                sweep.latency_us[places] = found.latency_us
+                sweep.dims[places] = 0
 
     def lookup(self, op: LeafOp | OperatorRecord) -> QueryResult | None:
         """As `query`, with None for a miss; the reason is then in `last_miss_reason` and `last_miss_details`."""

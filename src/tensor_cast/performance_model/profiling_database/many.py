@@ -168,8 +168,9 @@ def _slices(
         for key in group.partition_keys(rest, group_axes, pick)
     }
     found = []
-    for key in sorted(keys):
-        at = _lying_at(sweep.open, axes, compared, key)
+    still_open = sweep.open
+    for key in sorted(keys) if len(still_open) else ():
+        at = _lying_at(still_open, axes, compared, key)
         if not len(at):
             continue
         levels = dict(zip(compared, key, strict=True))
@@ -184,9 +185,12 @@ def _slices(
 def _lying_at(
     at: IntArray, axes: Mapping[str, FloatArray | float], compared: tuple[str, ...], key: tuple[float, ...]
 ) -> IntArray:
-    for axis, level in zip(compared, key, strict=True):
-        value = axes[axis]
-        at = at[value[at] == level] if not isinstance(value, float) else at if value == level else at[:0]
+    levels = [(axes[axis], level) for axis, level in zip(compared, key, strict=True)]
+    if any(isinstance(value, float) and value != level for value, level in levels):
+        return at[:0]
+    for value, level in levels:
+        if not isinstance(value, float):
+            at = at[value[at] == level]
     return at
 
 

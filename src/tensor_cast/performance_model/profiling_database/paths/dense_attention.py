@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tensor_cast.leaf import LeafOp
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
@@ -22,6 +22,10 @@ from tensor_cast.performance_model.profiling_database.kernel_table import Column
 from tensor_cast.performance_model.profiling_database.op_mapping import KernelPolicy, OperatorEntry
 from tensor_cast.performance_model.profiling_database.paths.dense_place import dense_candidate, dense_target
 from tensor_cast.performance_model.profiling_database.paths.path import Candidate, OperatorPath, Target
+from tensor_cast.performance_model.profiling_database.sweep_filter import every_place, places_of
+
+if TYPE_CHECKING:
+    from tensor_cast.performance_model.profiling_database.kernel_table import IntArray
 
 __all__ = ["DenseAttentionPath"]
 
@@ -58,10 +62,11 @@ class DenseAttentionPath(OperatorPath):
 
     def base_questions(
         self, leaf: LeafOp, varied: Mapping[str, Any], context: ExactContext
-    ) -> Iterator[tuple[int, LeafOp]]:
-        """Every point: the base accepts a range of context lengths around each row."""
-        for i, place in enumerate(zip(*(values.tolist() for values in varied.values()), strict=True)):
-            yield i, self.moved(leaf, {axis: int(value) for axis, value in zip(varied, place, strict=True)})
+    ) -> Iterator[tuple[IntArray, LeafOp]]:
+        """Every place: the base accepts a range of context lengths around each row."""
+        count = len(next(iter(varied.values())))
+        for positions in places_of(varied, every_place(count)):
+            yield positions, self.moved(leaf, {axis: int(values[positions[0]]) for axis, values in varied.items()})
 
     def required(self, target: Target, table: TensorTable | ColumnTable) -> frozenset[str]:
         wanted = {"sparse_mode", "kv_heads"}

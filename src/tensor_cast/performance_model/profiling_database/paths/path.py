@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from tensor_cast.errors import InvalidValueError
 from tensor_cast.leaf import LeafOp, TensorSpec
@@ -19,7 +19,10 @@ from tensor_cast.performance_model.profiling_database.interpolation_index import
 from tensor_cast.performance_model.profiling_database.kernel_table import ColumnTable, TensorTable
 from tensor_cast.performance_model.profiling_database.op_mapping import KernelPolicy, OperatorEntry
 from tensor_cast.performance_model.profiling_database.points import RegimeKey
-from tensor_cast.performance_model.profiling_database.sweep_filter import possible_rows
+from tensor_cast.performance_model.profiling_database.sweep_filter import places_of, possible_rows
+
+if TYPE_CHECKING:
+    from tensor_cast.performance_model.profiling_database.kernel_table import IntArray
 
 __all__ = ["Candidate", "OperatorPath", "Target", "leaf_tensors", "row_tensors"]
 
@@ -120,24 +123,27 @@ class OperatorPath(ABC):
 
     def base_questions(
         self, leaf: LeafOp, varied: Mapping[str, Any], context: ExactContext
-    ) -> Iterator[tuple[int, LeafOp]]:
-        """Positions of a sweep at which the base might hold a row, and the operator there.
+    ) -> Iterator[tuple[IntArray, LeafOp]]:
+        """Places of a sweep at which the base might hold a row: their positions, and the operator there.
 
         A dimension the base accepts equals a measured one or pads it, so it lies less than 64 above a measured one.
         """
-        known: set[int] = set()
-        for kernel in context.database.mapping.operators[leaf.name].kernels:
-            table = context.tensor_table(kernel)
-            if table is not None:
-                known.update(dim for specs in table.logical_inputs for spec in specs for dim in spec.shape)
+        kernels = context.database.mapping.operators[leaf.name].kernels
+        known = context.cached(("dimensions", kernels), lambda: _dimensions(context, kernels))
         names = tuple(varied)
         self.moved(leaf, {name: int(varied[name][0]) for name in names})
-        for i in possible_rows(varied, known):
-            yield i, self.moved(leaf, {name: int(varied[name][i]) for name in names})
+        for positions in places_of(varied, possible_rows(varied, known)):
+            yield positions, self.moved(leaf, {name: int(varied[name][positions[0]]) for name in names})
 
     def path_name(self, dim: int) -> str:
         """The name recorded as `interpolation_path`."""
         return f"{self.name}_{dim}d" if dim else self.name
+
+
+def _dimensions(context: ExactContext, kernels: tuple[str, ...]) -> frozenset[int]:
+    """Every logical input dimension that the kernels' rows hold."""
+    tables = [table for kernel in kernels if (table := context.tensor_table(kernel)) is not None]
+    return frozenset(dim for table in tables for specs in table.logical_inputs for spec in specs for dim in spec.shape)
 
 
 def leaf_tensors(leaf: LeafOp, count: int | None = None) -> tuple[TensorSpec, ...] | None:
