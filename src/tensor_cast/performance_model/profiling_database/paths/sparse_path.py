@@ -48,8 +48,18 @@ class SparsePath(OperatorPath):
         values = place.grouping.values
         if values is None:
             return (self._target(place, regime, SHAPES),)
-        full = (*regime, ("request_values", values))
-        return self._target(place, full, VALUES), self._target(place, regime, SHAPES_WITHOUT_VALUES)
+        by_values = self._target(place, (*regime, ("request_values", values)), VALUES)
+        key = ("rows_without_values", self.name, table.kernel)
+        if not context.cached(key, lambda: self._lacks_values(table)):
+            return (by_values,)
+        return by_values, self._target(place, regime, SHAPES_WITHOUT_VALUES)
+
+    def _lacks_values(self, table: TensorTable | ColumnTable) -> bool:
+        """Whether some usable row records its requests as shapes only.  O(rows), once per table."""
+        if not isinstance(table, TensorTable):
+            return False
+        places = (self.row_place(table, row) for row in range(len(table)))
+        return any(isinstance(place, SparsePlace) and place.grouping.values is None for place in places)
 
     def _target(self, place: SparsePlace, regime: RegimeKey, view: str) -> Target:
         notes = {"grouping_source": view, "phase": place.phase, "api_path": place.api_path, "topk": place.topk}

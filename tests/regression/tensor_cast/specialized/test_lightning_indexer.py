@@ -1,0 +1,373 @@
+"""The lightning indexer as an independent leaf (RFC 4.3.1): tokens, cache blocks, both."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specialized_rows import (
+    INDEXER,
+    INDEXER_ENTRY,
+    INDEXER_OP,
+    SPARSE,
+    data,
+    differs_in,
+    even,
+    hit,
+    indexer,
+    indexer_row,
+    miss,
+    rejected,
+    request_columns,
+)
+from tensor_cast import InterpolatingDataSource, LeafOp, QuerySource, Requests
+
+PAIR = [indexer_row(4, 1000, 10.0), indexer_row(16, 1000, 40.0)]
+
+
+def values(tokens: int, query: int, context: int, latency: float, blocks: int = 1000, **shape: Any) -> dict[str, Any]:
+    """A row of two equal requests, completely recorded."""
+    return indexer_row(tokens, blocks, latency, **request_columns((query,) * 2, (context,) * 2), **shape)
+
+
+def test_tokens_interpolate(tmp_path: Path) -> None:
+    """RFC 7.2 LightningIndexer: 1D tokens; RFC 6.1 success details with kernel and attention fields."""
+    answer = hit(data(tmp_path, {INDEXER: PAIR}).query(indexer(8, 1000)))
+    assert answer.latency_us == 20.0  # a third of the way from 10 to 40
+    assert answer.source is QuerySource.INTERPOLATED
+    details = answer.details
+    assert (details["kernel_type"], details["query_mode"]) == (INDEXER, "attention_lightning_indexer")
+    assert (details["method"], details["interpolation_dim"], details["axes"]) == ("linear_1d", 1, ["tokens"])
+    assert details["axis_boundary"] == {"tokens": [4.0, 16.0]}
+    assert (details["candidate_count"], [meta["line"] for meta in details["matched_row_meta"]]) == (2, [2, 3])
+    assert (details["fallback_from"], details["interpolation_path"]) == ("exact_miss", "lightning_indexer_1d")
+    assert (details["topk"], details["grouping_source"]) == (2048, "shapes")
+    assert "api_path" not in details  # neither side names one
+
+
+def test_cache_blocks_interpolate_with_tokens_fixed(tmp_path: Path) -> None:
+    """RFC 4.3.1: 1D cache_blocks after tokens."""
+    rows = [indexer_row(4, 1000, 10.0), indexer_row(4, 2000, 30.0), indexer_row(16, 2000, 99.0)]
+    answer = hit(data(tmp_path, {INDEXER: rows}).query(indexer(4, 1500)))
+    assert (answer.latency_us, answer.details["axes"]) == (20.0, ["cache_blocks"])
+    assert [attempt["axes"] for attempt in answer.details["attempts"]] == [["tokens"]]
+
+
+PLANE = [indexer_row(t, b, 1.0 + t + b / 100) for t in (4, 16) for b in (1000, 2000)]
+
+
+def test_both_axes_after_each_alone(tmp_path: Path) -> None:
+    """RFC 7.2 LightningIndexer: guarded 2D."""
+    source = data(tmp_path, {INDEXER: PLANE})
+    answer = hit(source.query(indexer(8, 1500)))
+    assert answer.latency_us == pytest.approx(1 + 8 + 15, rel=1e-12)
+    assert answer.details["axes"] == ["tokens", "cache_blocks"]
+    assert answer.details["interpolation_path"] == "lightning_indexer_2d"
+    assert miss(source.query(indexer(8, 2500))).code == "insufficient_filtered_candidates"
+    attempts = miss(source.query(indexer(8, 2500))).details["attempts"][0]["axis_attempts"]
+    assert attempts[-1]["status"] == "outside_axis_boundary"
+    assert attempts[-1]["measured_range"] == {"tokens": [4.0, 16.0], "cache_blocks": [1000.0, 2000.0]}
+
+
+def test_the_hull_guards_2d(tmp_path: Path) -> None:
+    """RFC 7.2 LightningIndexer: guarded 2D; inside the box but outside the measured triangle."""
+    source = data(tmp_path, {INDEXER: PLANE[:3]})  # (4,1000) (4,2000) (16,1000)
+    assert hit(source.query(indexer(6, 1200))).latency_us == pytest.approx(1 + 6 + 12)
+    attempts = miss(source.query(indexer(15, 1900))).details["attempts"][0]["axis_attempts"]
+    assert attempts[-1]["status"] == "outside_convex_hull"
+
+
+@pytest.mark.parametrize(
+    ("ceiling", "code"), [(0, "interpolation_dim_disabled"), (1, "insufficient_filtered_candidates")]
+)
+def test_the_ceiling_narrows(tmp_path: Path, ceiling: int, code: str) -> None:
+    """RFC 7.2 LightningIndexer: max dimension."""
+    source = data(tmp_path, {INDEXER: PLANE}, policies={INDEXER: {"max_interpolation_dim": ceiling}})
+    assert miss(source.query(indexer(8, 1500))).code == code
+    if ceiling:
+        assert hit(source.query(indexer(8, 1000))).latency_us == pytest.approx(15 + 4)  # 15 at 4, 27 at 16 tokens
+
+
+def test_an_exact_coordinate_is_measured(tmp_path: Path) -> None:
+    """RFC 4.3.1: a same-regime exact coordinate returns MEASURED."""
+    answer = hit(data(tmp_path, {INDEXER: PAIR[:1]}).query(indexer(4, 1000)))
+    assert (answer.latency_us, answer.source) == (10.0, QuerySource.MEASURED)
+    assert answer.details["method"] == "exact_coordinate"
+    assert answer.details["axes"] == ["tokens", "cache_blocks"]
+
+
+def test_a_4d_query_is_flattened(tmp_path: Path) -> None:
+    """RFC 4.3.1: a 4D query [B, S, H, D] uses B * S."""
+    source = data(tmp_path, {INDEXER: PAIR})
+    assert hit(source.query(indexer(8, 1000, query=(2, 4, 32, 128)))).latency_us == 20.0
+
+
+def test_unit_dimensions_of_the_cache_tail_do_not_matter(tmp_path: Path) -> None:
+    """Ruling 9: (blocks, 128, 128) is (blocks, 128, 1, 128)."""
+    source = data(tmp_path, {INDEXER: PAIR})
+    assert hit(source.query(indexer(8, 1000, cache=(1000, 128, 1, 128)))).latency_us == 20.0
+
+
+@pytest.mark.parametrize(
+    ("changed", "fields"),
+    [
+        ({"dtypes": "DT_FLOAT16;DT_BF16;DT_BF16;INT32;INT32;INT32"}, ["query_dtype"]),
+        ({"dtypes": "DT_BF16;INT8;DT_BF16;INT32;INT32;INT32"}, ["cache_dtype"]),
+        ({"formats": "NCHW;ND;ND;ND;ND;ND"}, ["input_formats"]),
+        ({"formats": "ND;NCHW;ND;ND;ND;ND"}, ["input_formats"]),
+        ({"tail": (64, 1, 128)}, ["cache_tail"]),
+        ({"tail": (128, 2, 128)}, ["cache_tail"]),
+        ({"heads": 64}, ["heads"]),
+        ({"head_dim": 64}, ["head_dim"]),
+        ({"topk": 1024}, ["topk"]),
+        ({"requests": 4}, ["request_grouping"]),
+        ({"width": 128}, ["request_grouping"]),
+    ],
+)
+def test_every_regime_field_isolates(tmp_path: Path, changed: dict[str, Any], fields: list[str]) -> None:
+    """RFC 7.2 LightningIndexer: query/cache dtype, cache-tail, topk and request/sequence grouping isolation."""
+    rows = [indexer_row(tokens, 1000, 1.0, **changed) for tokens in (4, 8, 16)]
+    assert differs_in(data(tmp_path, {INDEXER: rows}).query(indexer(8, 1000))) == fields
+
+
+def test_other_formats_are_used_only_for_the_first_two_inputs(tmp_path: Path) -> None:
+    """RFC 4.3.1: the first two input formats isolate, the others do not."""
+    rows = [indexer_row(t, 1000, float(t), formats="ND;ND;NCHW;ND;ND;ND") for t in (4, 16)]
+    assert hit(data(tmp_path, {INDEXER: rows}).query(indexer(8, 1000))).latency_us == 8.0
+
+
+def test_api_paths_of_both_sides_must_agree(tmp_path: Path) -> None:
+    """RFC 7.2 LightningIndexer: API-path mismatch."""
+    rows = [
+        indexer_row(t, 1000, lat, **{"API Path": "torch_npu.npu_lightning_indexer"}) for t, lat in ((4, 10), (16, 40))
+    ]
+    same = {INDEXER_OP: {**INDEXER_ENTRY, "api_path": "torch_npu.npu_lightning_indexer"}}
+    other = {INDEXER_OP: {**INDEXER_ENTRY, "api_path": "vllm.lightning_indexer"}}
+    answer = hit(data(tmp_path / "same", {INDEXER: rows}, same).query(indexer(8, 1000)))
+    assert (answer.latency_us, answer.details["api_path"]) == (20.0, "torch_npu.npu_lightning_indexer")
+    assert differs_in(data(tmp_path / "other", {INDEXER: rows}, other).query(indexer(8, 1000))) == ["api_path"]
+    assert hit(data(tmp_path / "none", {INDEXER: rows}).query(indexer(8, 1000))).latency_us == 20.0
+
+
+def test_an_api_path_on_one_side_only_is_ignored(tmp_path: Path) -> None:
+    """RFC 4.3.1: a CSV without that column uses the remaining fields and requires no synthetic value."""
+    entry = {INDEXER_OP: {**INDEXER_ENTRY, "api_path": "vllm.lightning_indexer"}}
+    answer = hit(data(tmp_path, {INDEXER: PAIR}, entry).query(indexer(8, 1000)))
+    assert answer.details["api_path"] == "vllm.lightning_indexer"
+
+
+def test_two_api_paths_in_one_table_never_mix(tmp_path: Path) -> None:
+    """RFC 7.3.5: candidates do not cross API paths."""
+    rows = [
+        indexer_row(4, 1000, 10.0, **{"Runtime api_path": "a"}),
+        indexer_row(16, 1000, 40.0, **{"Runtime api_path": "b"}),
+    ]
+    assert miss(data(tmp_path, {INDEXER: rows}).query(indexer(8, 1000))).code == "insufficient_filtered_candidates"
+
+
+def test_runtime_values_group_where_both_sides_have_them(tmp_path: Path) -> None:
+    """RFC 7.2 LightningIndexer: request/sequence grouping isolation by values; ruling 6."""
+    rows = [
+        values(4, 2, 3000, 10.0),
+        values(16, 8, 3000, 40.0),
+        values(4, 2, 8000, 100.0),
+        values(16, 8, 8000, 400.0),
+    ]
+    source = data(tmp_path, {INDEXER: rows})
+    short = hit(source.query(indexer(8, 1000, requests=even(2, 4, 3000))))
+    assert (short.latency_us, short.details["grouping_source"]) == (20.0, "runtime_values")
+    assert short.details["phase"] == "mixed"
+    assert hit(source.query(indexer(8, 1000, requests=even(2, 4, 8000)))).latency_us == 200.0
+    assert differs_in(source.query(indexer(8, 1000, requests=even(2, 4, 5000)))) == ["request_values"]
+
+
+def test_phase_and_split_are_part_of_the_values(tmp_path: Path) -> None:
+    """Ruling 6: (phase, split pattern of the query lengths, KV lengths)."""
+    rows = [values(4, 2, 3000, 10.0), values(16, 8, 3000, 40.0)]
+    source = data(tmp_path, {INDEXER: rows})
+    decode = indexer(2, 1000, requests=even(2, 1, 3000))
+    assert differs_in(source.query(decode)) == ["request_values"]
+    uneven = indexer(8, 1000, requests=Requests((3, 5), (3000, 3000), block_table_shape=(2, 64)))
+    assert differs_in(source.query(uneven)) == ["request_values"]
+
+
+def test_shapes_decide_where_the_target_has_no_values(tmp_path: Path) -> None:
+    """Ruling 6: values on one side only, and the details say so."""
+    rows = [values(4, 2, 3000, 10.0), values(16, 8, 3000, 40.0)]
+    answer = hit(data(tmp_path, {INDEXER: rows}).query(indexer(8, 1000)))
+    assert (answer.latency_us, answer.details["grouping_source"]) == (20.0, "shapes")
+
+
+def test_shapes_decide_where_the_rows_have_no_values(tmp_path: Path) -> None:
+    """Ruling 6: values on one side only; rows that do have values are left out of that reading."""
+    rows = [*PAIR, values(8, 4, 8000, 999.0)]
+    answer = hit(data(tmp_path, {INDEXER: rows}).query(indexer(8, 1000, requests=even(2, 4, 3000))))
+    assert (answer.latency_us, answer.details["grouping_source"]) == (20.0, "shapes_of_rows_without_values")
+
+
+@pytest.mark.parametrize("completeness", ["partial", "legacy", ""])
+def test_values_count_only_where_the_row_says_complete(tmp_path: Path, completeness: str) -> None:
+    """RFC 4.3.1: both sides extract an equivalent grouping, or the row has none."""
+    rows = [
+        {**values(tokens, tokens // 2, 3000, latency), "Runtime metadata_completeness": completeness}
+        for tokens, latency in ((4, 10.0), (16, 40.0))
+    ]
+    answer = hit(data(tmp_path, {INDEXER: rows}).query(indexer(8, 1000, requests=even(2, 4, 3000))))
+    assert answer.details["grouping_source"] == "shapes_of_rows_without_values"
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_one_coordinate_with_different_requests_is_refused(tmp_path: Path, known: bool) -> None:
+    """RFC 7.2 LightningIndexer: duplicate-coordinate rejection.  Unrecorded requests cannot be shown to be equal."""
+    twins = [values(8, 4, 3000, 20.0), values(8, 4, 8000, 200.0)] if known else [indexer_row(8, 1000, 20.0)] * 2
+    source = data(tmp_path, {INDEXER: [*PAIR, *twins]})
+    answer = miss(source.query(indexer(8, 1000)))
+    assert answer.code == "ambiguous_duplicate_coordinate"
+    # neighbours never use the ambiguous coordinate: 16 tokens lie between 4 and 16 alone
+    assert hit(source.query(indexer(12, 1000))).latency_us == 30.0
+
+
+def test_true_repeats_merge(tmp_path: Path) -> None:
+    """Ruling 5: rows of equal coordinate and equal requests are repeats of one measurement."""
+    rows = [values(8, 4, 3000, 20.0), values(8, 4, 3000, 24.0)]
+    source = data(tmp_path, {INDEXER: rows})
+    answer = hit(source.query(indexer(8, 1000, requests=even(2, 4, 3000))))
+    assert (answer.latency_us, answer.source) == (22.0, QuerySource.MEASURED)
+    assert answer.details["matched_row_meta"][0]["duplicate_count"] == 2
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"Runtime actual_seq_lengths_values": "4,9"}, "runtime_query_offsets_invalid"),  # nine of eight tokens
+        ({"Runtime actual_seq_lengths_values": "9,8"}, "runtime_query_offsets_invalid"),  # decreasing
+        ({"Runtime actual_seq_lengths_values": "-1,8"}, "runtime_query_offsets_invalid"),
+        ({"Runtime actual_seq_lengths_values": "8"}, "runtime_query_offsets_invalid"),  # one of two requests
+        ({"Runtime actual_seq_lengths_values": "4,8.5"}, "runtime_query_offsets_invalid"),
+        ({"Runtime actual_seq_lengths_values": "four,8"}, "runtime_query_offsets_invalid"),
+        ({"Runtime actual_seq_lengths_kv_values": "3000"}, "runtime_query_offsets_invalid"),
+        ({"Runtime actual_seq_lengths_kv_values": "3000,long"}, "runtime_query_offsets_invalid"),
+        ({"Runtime actual_seq_lengths_kv_values": "3000,0"}, "runtime_workload_unextractable"),
+        ({"Runtime actual_seq_lengths_kv_values": "3000,-5"}, "runtime_workload_unextractable"),
+        (
+            {"Runtime actual_seq_lengths_values": "8,8", "Runtime actual_seq_lengths_kv_values": "3000,-5"},
+            "runtime_workload_unextractable",
+        ),
+        ({"Runtime topk": 1024}, "topk_unextractable"),
+        ({"Output Shapes": "", "Output Data Types": "", "Output Formats": ""}, "output_signature_missing"),
+        ({"Input Shapes": "8,32,128;1000,128,1,128;8,32;2;2;3,64"}, "request_grouping_unextractable"),
+        ({"Input Shapes": "8,32,128;1000,128,1,128;8,32;2;3;2,64"}, "request_grouping_unextractable"),
+        ({"Input Shapes": "8,32,128;1000,128,1,128;8,32;2;2;128"}, "request_grouping_unextractable"),
+        ({"Input Shapes": "8,4096;1000,128,1,128;8,32;2;2;2,64"}, "query_shape_unextractable"),
+        (
+            {
+                "Input Shapes": "8,32,128;1000,128,1,128;8,32;2;2",
+                "Input Data Types": "DT_BF16;DT_BF16;DT_BF16;INT32;INT32",
+                "Input Formats": "",
+            },
+            "input_signature_missing",
+        ),
+        ({"Input Shapes": "8,32,128;1000,128,1,128;;2;2;2,64"}, "dtype_count_mismatch"),
+        (
+            {
+                "Input Shapes": "8,32,128;1000,128,1,128;8,32;;2;2;2,64",
+                "Input Data Types": "DT_BF16;DT_BF16;DT_BF16;;INT32;INT32;INT32",
+                "Input Formats": "",
+            },
+            "input_signature_missing",
+        ),
+    ],
+)
+def test_rows_that_cannot_be_read_are_rejected_with_a_reason(
+    tmp_path: Path, changed: dict[str, Any], reason: str
+) -> None:
+    """RFC 4.3.1: a required semantic field that cannot be extracted fails closed."""
+    rows = [values(4, 2, 3000, 10.0), values(16, 8, 3000, 40.0), {**values(8, 4, 3000, 999.0), **changed}]
+    source = data(tmp_path, {INDEXER: rows})
+    asked = even(2, 4, 3000)
+    if reason != "dtype_count_mismatch":
+        assert hit(source.query(indexer(8, 1000, requests=asked))).latency_us == 20.0
+    assert rejected(source.query(indexer(80, 1000, requests=even(2, 40, 3000)))) == {reason: 1}
+
+
+@pytest.mark.parametrize(
+    ("leaf", "code"),
+    [
+        (indexer(8, 1000, requests=Requests()), "semantic_field_missing:block_table_shape"),
+        (indexer(8, 1000, requests=Requests(block_table_shape=(2,))), "semantic_field_missing:block_table_shape"),
+        (
+            indexer(8, 1000, requests=Requests((4, 4), (9, 9), block_table_shape=(3, 64))),
+            "semantic_field_missing:block_table_shape",
+        ),
+        (
+            indexer(8, 1000, requests=Requests((4, 9), (3000, 3000), block_table_shape=(2, 64))),
+            "semantic_field_missing:query_lens",
+        ),
+        (
+            indexer(8, 1000, requests=Requests((4, 4), (3000, 0), block_table_shape=(2, 64))),
+            "semantic_field_missing:query_lens",
+        ),
+        (indexer(8, 1000, query=(8, 4096)), "semantic_field_missing:query"),
+        (indexer(8, 1000, cache=(1000,)), "semantic_field_missing:cache"),
+        (indexer(8, 1000, dtype="fp8"), "dtype_unmapped:float8_e4m3fn"),
+        (LeafOp.build(INDEXER_OP, [((8, 32, 128), "bf16")]), "topk_unextractable"),
+    ],
+)
+def test_target_construction_failures(tmp_path: Path, leaf: LeafOp, code: str) -> None:
+    """RFC 6.2: an upstream leaf missing required semantic fields."""
+    source = data(tmp_path, {INDEXER: PAIR})
+    assert miss(source.query(leaf)).code == code
+
+
+@pytest.mark.parametrize("tokens", [2, 32])
+def test_out_of_range_targets_fall_back(tmp_path: Path, tokens: int) -> None:
+    """RFC 7.2: out-of-range targets; RFC 4.3.1: failure details name kernel, axes and rejected rows."""
+    rows = [*PAIR, indexer_row(8, 1000, 0)]
+    answer = miss(data(tmp_path, {INDEXER: rows}).query(indexer(tokens, 1000)))
+    assert answer.code == "outside_axis_boundary"
+    assert answer.details["attempted_kernel_types"] == [INDEXER]
+    assert answer.details["target_axes"] == {"tokens": float(tokens), "cache_blocks": 1000.0}
+    assert answer.details["target_regime"]["topk"] == 2048
+    assert rejected(answer) == {"latency_zero": 1}
+
+
+def test_one_row_and_no_row_at_the_coordinate_is_insufficient(tmp_path: Path) -> None:
+    """RFC 7.2: insufficient candidates."""
+    assert miss(data(tmp_path, {INDEXER: PAIR[:1]}).query(indexer(8, 1000))).code == "insufficient_filtered_candidates"
+
+
+def test_a_missing_table_is_named(tmp_path: Path) -> None:
+    """RFC 7.2 LightningIndexer: missing-CSV details."""
+    answer = miss(data(tmp_path, {}).query(indexer(8, 1000)))
+    assert answer.code == "csv_not_found"
+    assert answer.details["attempted_kernel_types"] == [INDEXER]
+    assert answer.details["interpolation_path"] == "lightning_indexer"
+    assert answer.details["attempts"][0]["status"] == "csv_not_found"
+
+
+def test_the_base_never_answers_through_generic_compute(tmp_path: Path) -> None:
+    """RFC 7.2 LightningIndexer: base generic exact rejection, also with interpolation disabled.
+
+    The row holds exactly the leaf's tensors, so that generic compute would match it.
+    """
+    leaf = indexer(8, 1000)
+    twin = {
+        **indexer_row(8, 1000, 5.0),
+        "Input Shapes": "8,32,128;8,32;1000,128,128",
+        "Input Data Types": "DT_BF16;DT_BF16;DT_BF16",
+        "Input Formats": "ND;ND;ND",
+    }
+    plain = data(tmp_path / "plain", {INDEXER: [twin]}, {INDEXER_OP: {"kernel_type": INDEXER}})
+    assert hit(plain.base.query(leaf)).latency_us == 5.0
+    source = data(tmp_path / "mode", {INDEXER: [twin]})
+    disabled = InterpolatingDataSource(source.base, disable_interpolation=True)
+    assert miss(disabled.query(leaf)).code == "shape_mismatch"
+    assert miss(source.query(leaf)).details["base_miss_reason"] == "shape_mismatch"
+    assert rejected(source.query(leaf)) == {"input_signature_missing": 1}
+
+
+def test_sparse_attention_rows_are_not_candidates(tmp_path: Path) -> None:
+    """RFC 4.3.2: SparseFlashAttention candidates are not mixed with LightningIndexer."""
+    assert miss(data(tmp_path, {SPARSE: PAIR}).query(indexer(8, 1000))).code == "csv_not_found"
