@@ -290,7 +290,7 @@ def quant(
     output_dtypes: Sequence[str] = ("int8", "float32", "int32"),
     operator: str = QUANT_OP,
 ) -> LeafOp:
-    shape = x or (m, k)
+    shape = (m, k) if x is None else x
     auxiliary = ((m, 1),) if scales is None else tuple(scales)
     outputs = list(zip((shape, *auxiliary), output_dtypes, strict=False))
     return LeafOp.build(operator, [(shape, dtype)], outputs)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     )
     from tensor_cast.performance_model.profiling_database.database import ProfilingDatabase
 
-__all__ = ["Answer", "Setting", "answers_to_json", "ask", "locate_database"]
+__all__ = ["Answer", "Setting", "answers_to_json", "ask", "ask_database", "locate_database"]
 
 SYNTHETIC: Final = "SYNTHETIC data"
 
@@ -88,9 +88,14 @@ def ask(where: str | Path, leaves: Iterable[LeafOp], setting: Setting | None = N
     Raises InvalidValueError, UnknownNameError or DataFileError for a database or a device that cannot be used; what the
     data cannot answer is a miss, not an error.
     """
-    setting = setting or Setting()
-    database = locate_database(where)
-    source = _source(database, setting)
+    yield from ask_database(locate_database(where), leaves, setting)
+
+
+def ask_database(
+    database: ProfilingDatabase, leaves: Iterable[LeafOp], setting: Setting | None = None
+) -> Iterator[Answer]:
+    """As `ask`, of a database that is open already."""
+    source = _source(database, setting or Setting())
     known = tuple(database.mapping.operators)
     for leaf in leaves:
         hint = "" if leaf.name in known else nearest(leaf.name, known)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from castq.commands import db, lookup
+from castq.commands import db, lookup, rfc
 from tensor_cast.errors import CastqError
 
 __all__ = ["app", "main"]
@@ -59,6 +59,7 @@ def _root(
 
 
 app.command("lookup", epilog=lookup.EXAMPLE)(lookup.lookup)
+app.command("rfc", epilog=rfc.EXAMPLE)(rfc.rfc)
 app.add_typer(db.app, name="db")
 
 

@@ -1,13 +1,26 @@
-"""Composite operators as canonical leaves: what runs on the device when one fused semantic operator is called."""
+"""Composite operators as what runs on the device.
+
+`canonical_leaves` is the contract for whoever sums: children as leaf operators of their own.  `decompose` is what exact
+lookup alone uses for the composites it answers whole.
+"""
 
 from __future__ import annotations
 
 from tensor_cast.leaf import LeafOp
+from tensor_cast.performance_model.decomposition.canonical import NotDecomposable, canonical_leaves
+from tensor_cast.performance_model.decomposition.descriptor import canonical_leaf
 from tensor_cast.performance_model.decomposition.latent_attention import decompose_latent_attention
 from tensor_cast.performance_model.decomposition.preprocess import decompose_preprocess
 from tensor_cast.performance_model.decomposition.sub_kernel import SubKernel
 
-__all__ = ["SubKernel", "decompose", "is_decomposable"]
+__all__ = [
+    "NotDecomposable",
+    "SubKernel",
+    "canonical_leaf",
+    "canonical_leaves",
+    "decompose",
+    "is_decomposable",
+]
 
 _DECOMPOSERS = {
     "tensor_cast.multihead_latent_attention.default": decompose_latent_attention,

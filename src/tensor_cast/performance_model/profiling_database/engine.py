@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +33,8 @@ from tensor_cast.performance_model.profiling_database.slices import CONFIDENCE, 
 
 __all__ = ["InterpolationEngine"]
 
+Search = Callable[[OperatorPath, "_Reading", Method], "Found | tuple[Attempt, ...]"]
+
 
 @dataclass(frozen=True, slots=True)
 class _Question:
@@ -41,6 +44,12 @@ class _Question:
     leaf: LeafOp
     entry: OperatorEntry
     fallback_from: str
+    measured_only: bool = False
+
+    @property
+    def searches(self) -> tuple[Search, ...]:
+        exact = (_exact,) if self.path.checks_exact else ()
+        return exact if self.measured_only else (*exact, _interpolate)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +79,17 @@ class InterpolationEngine:
         self._context = context
         self._plans: dict[tuple[str, str], _Plan] = {}
 
-    def answer(self, path: OperatorPath, leaf: LeafOp, entry: OperatorEntry, fallback_from: str) -> QueryResult | Miss:
-        """The first kernel that answers, or a miss that keeps every attempt."""
+    def answer(
+        self, path: OperatorPath, leaf: LeafOp, entry: OperatorEntry, fallback_from: str, *, measured_only: bool = False
+    ) -> QueryResult | Miss:
+        """The first kernel that answers, or a miss that keeps every attempt.
+
+        `measured_only` stops at exact coordinates: what the base answers for leaves that have no rows of plain shapes.
+        """
         refused = path.refuses(self._context, leaf, entry)
         if refused is not None:
             return refused
-        question = _Question(path, leaf, entry, fallback_from)
+        question = _Question(path, leaf, entry, fallback_from, measured_only)
         attempts: list[KernelAttempt] = []
         for kernel in path.kernels(entry):
             outcome = self._kernel(question, kernel)
@@ -131,8 +145,7 @@ class InterpolationEngine:
             outcome = self._target(question, plan, plan.table, target)
             if isinstance(outcome, QueryResult):
                 return outcome
-            if attempt is None or attempt.deciding is None:
-                attempt = outcome
+            attempt = outcome if attempt is None else max(attempt, outcome, key=_depth)
         return attempt or KernelAttempt(kernel, path.final_reason, {})
 
     def _plan(self, entry: OperatorEntry, kernel: str) -> _Plan:
@@ -156,7 +169,7 @@ class InterpolationEngine:
             return KernelAttempt(table.kernel, MissReason.REGIME_KEY_UNMATCHED, details, target)
         failed: list[Attempt] = []
         readings = _readings(path, table, target, groups, failed)
-        for search in (_exact, _interpolate) if path.checks_exact else (_interpolate,):
+        for search in question.searches:
             for reading in readings:
                 outcome = search(path, reading, plan.method)
                 if isinstance(outcome, Found):
@@ -270,7 +283,7 @@ def _failed(
 
 def _miss(question: _Question, attempts: list[KernelAttempt]) -> Miss:
     path, entry = question.path, question.entry
-    decisive = _decisive(attempts)
+    decisive = max(attempts, key=_depth, default=None)
     details = miss_details(path.kernels(entry), attempts)
     details |= {
         "path_reason": str(path.final_reason),
@@ -285,17 +298,13 @@ def _miss(question: _Question, attempts: list[KernelAttempt]) -> Miss:
     return Miss(decisive.reason, subject, details)
 
 
-def _decisive(attempts: list[KernelAttempt]) -> KernelAttempt | None:
-    """The attempt that got furthest: geometry, then regime, then target, then table."""
-
-    def depth(attempt: KernelAttempt) -> int:
-        if attempt.deciding is not None:
-            return 3
-        if attempt.target is not None:
-            return 2
-        return 0 if "table" in attempt.details else 1
-
-    return max(attempts, key=depth, default=None)
+def _depth(attempt: KernelAttempt) -> int:
+    """How far an attempt got: table, target, regime, geometry."""
+    if attempt.deciding is not None:
+        return 3
+    if attempt.target is not None:
+        return 2
+    return 0 if "table" in attempt.details else 1
 
 
 def _named_policy(policy: KernelPolicy, found: Found) -> dict[str, Any]:

@@ -6,6 +6,7 @@ Knows nothing of interpolation.  Source: exact-lookup facts, section 2 (order of
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,7 @@ from tensor_cast.records import OperatorRecord, as_leaf
 __all__ = ["ProfilingDataSource"]
 
 _CACHED_ANSWERS = 1 << 16
-_WRAPPER_ONLY_MODES = ("attention_lightning_indexer", "attention_sparse_sharedkv")
+_COORDINATE_MODES = ("attention_lightning_indexer", "attention_sparse_sharedkv")
 
 
 class ProfilingDataSource(DataSourcePerformanceModel):
@@ -131,13 +132,30 @@ class ProfilingDataSource(DataSourcePerformanceModel):
             return lookup_elementwise(context, leaf, entry)
         if mode == "moe_fused":
             return lookup_moe_fused(context, leaf, entry)
-        if mode in _WRAPPER_ONLY_MODES:
-            return Miss(MissReason.SHAPE_MISMATCH, details={"hint": f"{mode} rows are matched on request grouping"})
+        if mode in _COORDINATE_MODES:
+            return self._at_coordinates(leaf, entry)
         if entry.zero_cost or entry.accepted_miss:
             return accounted_zero(entry, leaf)
         if not entry.kernels:
             return Miss(MissReason.KERNEL_TYPE_MISSING, leaf.name)
         return lookup_compute(context, leaf, entry.kernels, entry.tc_input_count)
+
+    def _at_coordinates(self, leaf: LeafOp, entry: OperatorEntry) -> QueryResult | Miss:
+        """The measured row at a leaf's own coordinates, for leaves that plain shapes cannot match."""
+        from tensor_cast.performance_model.profiling_database.engine import InterpolationEngine
+        from tensor_cast.performance_model.profiling_database.paths import path_for
+
+        path = path_for(entry)
+        if isinstance(path, Miss):
+            return path
+        engine = self.context.cached(("coordinate_engine",), lambda: InterpolationEngine(self.context))
+        found = engine.answer(path, leaf, entry, "exact", measured_only=True)
+        return found if isinstance(found, QueryResult) else _no_measured_point(found)
+
+
+def _no_measured_point(miss: Miss) -> Miss:
+    """The miss of an exact question whose geometry reasons would speak of interpolation."""
+    return replace(miss, reason=MissReason.SHAPE_MISMATCH) if miss.reason is MissReason.CANDIDATE_GROUP_FAILED else miss
 
 
 def accounted_zero(entry: OperatorEntry, leaf: LeafOp) -> QueryResult:

@@ -170,7 +170,7 @@ def test_different_request_metadata_is_never_one_median(tmp_path: Path) -> None:
     assert miss(source.query(shapes_only)).code == "ambiguous_duplicate_coordinate"
 
 
-def test_a_zero_cost_alternative_is_never_the_base(tmp_path: Path) -> None:
+def test_the_base_never_answers_through_generic_compute(tmp_path: Path) -> None:
     """RFC 4.3.2: with the wrapper disabled the base does not fall through to generic compute."""
     leaf = sparse(8, requests=MIXED)
     twin = {
@@ -182,17 +182,15 @@ def test_a_zero_cost_alternative_is_never_the_base(tmp_path: Path) -> None:
     plain = data(tmp_path / "plain", {SPARSE: [twin]}, {SPARSE_OP: {"kernel_type": SPARSE}})
     assert hit(plain.base.query(leaf)).latency_us == 5.0  # generic compute would match
     source = data(tmp_path / "mode", {SPARSE: [twin]})
-    assert miss(InterpolatingDataSource(source.base, disable_interpolation=True).query(leaf)).code == "shape_mismatch"
+    disabled = InterpolatingDataSource(source.base, disable_interpolation=True)
+    assert miss(disabled.query(leaf)).code == "regime_key_unmatched"
     assert miss(source.query(leaf)).code == "regime_key_unmatched"
 
 
-@pytest.mark.parametrize("query", [1, 16])
+@pytest.mark.parametrize("query", [2, 16])
 def test_out_of_range_targets_fall_back(tmp_path: Path, query: int) -> None:
     """RFC 7.2: out-of-range targets; RFC 6.2: axes, regime, kernels and geometry in the miss."""
-    rows = [recorded(2, 10.0), recorded(8, 40.0)]
-    if query == 1:  # one token per request would be decode, another phase
-        rows = [recorded(4, 10.0), recorded(8, 40.0)]
-        query = 2
+    rows = [recorded(4, 10.0), recorded(8, 40.0)]
     answer = miss(data(tmp_path, {SPARSE: rows}).query(sparse(2 * query, requests=even(2, query, 3000))))
     assert answer.code == "outside_axis_boundary"
     assert answer.details["target_axes"] == {"tokens": 2.0 * query}

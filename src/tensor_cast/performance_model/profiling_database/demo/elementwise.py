@@ -20,7 +20,7 @@ def tables(version: str) -> Iterator[DemoTable]:
     """The pointwise kernels of one version."""
     yield DemoTable("Add", 1.6, _WORK, tuple(_pointwise()))
     yield DemoTable("Mul", 1.6, _WORK, tuple(_pointwise()))
-    yield DemoTable("RealDiv", 1.9, _WORK, tuple(_form("equal", _SPARSE_TOKENS, WIDTHS)))
+    yield DemoTable("RealDiv", 1.9, _WORK, tuple(_divisions()))
     if version != "0.13":
         # Widths of their own: a question for them is answered by the alternate, not by the primary kernel.
         yield DemoTable("AddAiCore", 2.4, _WORK, tuple(_form("equal", TOKENS, (896, 1792))))
@@ -33,6 +33,11 @@ def _pointwise() -> Iterator[DemoRow]:
     yield from _form("equal", _SPARSE_TOKENS, WIDTHS, fp32)
     yield from _form("equal", PROFILED_TOKENS, (5120,), filled="profile")
     yield from _form("equal", (16384,), (5120, 7168), filled="planned")
+
+
+def _divisions() -> Iterator[DemoRow]:
+    for form in ("equal", "row"):
+        yield from _form(form, _SPARSE_TOKENS, WIDTHS)
 
 
 def _form(

@@ -34,7 +34,8 @@ VERSIONS: Final[Mapping[str, str]] = {
     "0.15": "vllm0.15.0_torch2.9.0_cann8.5",
     "0.18": "vllm0.18.0_torch2.9.0_cann8.5",
 }
-COLLECTIVES: Final = "hccl/v8.5"
+# Where each version's mapping looks for its collectives.
+COLLECTIVES: Final[Mapping[str, str]] = {"0.13": "hccl/v8.3.RC1", "0.15": "hccl/v8.5", "0.18": "hccl/v8.5"}
 _MAPPINGS: Final = Path(__file__).parent.parent / "data" / DEVICE / FRAMEWORK
 _FAMILIES: Final = (matmul, elementwise, compute, cache, moe, dense_attention, sparse_attention)
 _MAX_NOISE: Final = 0.5
@@ -151,10 +152,11 @@ def _write_tree(tree: Path, out: Path, seed: int, noise: float, versions: tuple[
         tables = own | tables
         rows = {kernel: len(own[kernel].rows) for kernel in sorted(own)}
         databases.append(DemoDatabase(version, out / folder.relative_to(tree), rows))
-    collectives = dict(_write_collectives(tree / DEVICE / COLLECTIVES, seed, noise))
+    for folder_name in sorted({COLLECTIVES[version] for version in versions}):
+        collectives = dict(_write_collectives(tree / DEVICE / folder_name, seed, noise))
     text = provenance_text(tables.values(), seed, noise)
     (tree / "PROVENANCE.md").write_text(text, encoding="utf-8")
-    return DemoReport(out, seed, noise, tuple(databases), out / DEVICE / COLLECTIVES, collectives)
+    return DemoReport(out, seed, noise, tuple(databases), out / DEVICE / folder_name, collectives)
 
 
 def _write_collectives(folder: Path, seed: int, noise: float) -> Iterator[tuple[str, int]]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tensor_cast.dtypes import profile_dtype
-from tensor_cast.leaf import LeafOp, Shape
+from tensor_cast.leaf import LeafOp, Shape, TensorSpec
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason, QueryResult
 from tensor_cast.performance_model.profiling_database.exact.context import (
     ExactContext,
@@ -29,6 +29,7 @@ __all__ = [
     "attention_params",
     "average_context",
     "integer_cell",
+    "kv_head_count",
     "lookup_attention",
     "normalise_query",
     "sequence_column",
@@ -91,7 +92,16 @@ def attention_params(leaf: LeafOp) -> AttentionParams | Miss:
         return context_length
     layout = {3: "TND", 4: "BNSD_NBSD"}.get(query.rank)
     tokens, heads, head_dim = normal
-    return AttentionParams(tokens, heads, head_dim, dtype, context_length, 3, key.shape[-2], layout)
+    given = leaf.attributes.get("sparse_mode")
+    sparse_mode = given if isinstance(given, int) else 3
+    return AttentionParams(
+        tokens, heads, head_dim, dtype, context_length, sparse_mode, kv_head_count(query, key, sparse_mode), layout
+    )
+
+
+def kv_head_count(query: TensorSpec, key: TensorSpec, sparse_mode: int) -> int:
+    """KV heads of a paged `(blocks, block, heads, dim)` key, or of a BNSD key beside an unmasked BNSD query."""
+    return key.shape[1] if sparse_mode == 0 and query.rank == 4 and key.rank == 4 else key.shape[-2]
 
 
 def lookup_attention(

@@ -9,9 +9,20 @@ from tensor_cast.performance_model.profiling_database.exact.matching import MATM
 from tensor_cast.performance_model.profiling_database.op_mapping import OperatorEntry
 from tensor_cast.performance_model.profiling_database.paths.path import Candidate, OperatorPath, Target
 
-__all__ = ["Candidate", "OperatorPath", "Target", "path_for"]
+__all__ = ["COMPUTE_SUBCATEGORIES", "QUERY_MODES", "Candidate", "OperatorPath", "Target", "path_for"]
 
 INTERPOLATED_MATMUL_KERNELS = MATMUL_KERNELS | {"BatchMatMulNd"}
+QUERY_MODES = frozenset(
+    {
+        "moe_fused",
+        "elementwise",
+        "attention_lightning_indexer",
+        "attention_sparse_sharedkv",
+        "attention_special",
+        "scatter_nd_update_mla",
+    }
+)
+COMPUTE_SUBCATEGORIES = frozenset({"compute_scale", "quantized_matmul"})
 
 
 @cache
@@ -58,10 +69,11 @@ def path_for(entry: OperatorEntry) -> OperatorPath | Miss:
         return Miss(MissReason.WRAPPER_COMPOSITE_OWNED_UPSTREAM, entry.name)
     if entry.category == "communication":
         return Miss(MissReason.WRAPPER_COMMUNICATION_OWNED_BY_BASE)
-    if entry.query_mode in paths and entry.query_mode not in ("compute_scale", "quantized_matmul", "matmul", "generic"):
-        return paths[entry.query_mode]
+    if entry.query_mode is not None:
+        known = entry.query_mode in QUERY_MODES
+        return paths[entry.query_mode] if known else Miss(MissReason.QUERY_MODE_UNKNOWN, entry.query_mode)
     if entry.compute_subcategory is not None:
-        if entry.compute_subcategory not in ("compute_scale", "quantized_matmul"):
+        if entry.compute_subcategory not in COMPUTE_SUBCATEGORIES:
             return Miss(MissReason.COMPUTE_SUBCATEGORY_UNKNOWN, entry.compute_subcategory)
         return paths[entry.compute_subcategory]
     if not entry.kernels:

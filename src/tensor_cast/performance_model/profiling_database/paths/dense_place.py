@@ -14,6 +14,7 @@ from tensor_cast.performance_model.profiling_database.data_source import Miss, M
 from tensor_cast.performance_model.profiling_database.exact.attention import (
     average_context,
     integer_cell,
+    kv_head_count,
     normalise_query,
     sequence_length,
 )
@@ -42,7 +43,7 @@ def dense_target(leaf: LeafOp, entry: OperatorEntry, table: TensorTable, policy:
     sparse_mode = _sparse_mode(leaf, layout)
     if sparse_mode is None:
         return Miss(MissReason.ATTENTION_SPARSE_MODE_UNKNOWN, table.kernel)
-    kv_heads = key.shape[1] if layout == "BNSD_NBSD" and key.rank == 4 and query.rank == 4 else key.shape[-2]
+    kv_heads = kv_head_count(query, key, sparse_mode)
     regime: list[tuple[str, Any]] = [
         ("kernel_type", table.kernel),
         ("dtype", dtype),

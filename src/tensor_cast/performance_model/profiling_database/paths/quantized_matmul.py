@@ -75,8 +75,11 @@ class QuantizedMatmulPath(OperatorPath):
         tensors = leaf_tensors(leaf, self._count(entry))
         outputs = _output_signature(leaf)
         packed = packing(leaf.name)
-        if tensors is None or len(tensors) < 2 or outputs is None:
+        if tensors is None or outputs is None:
             return Miss(MissReason.TARGET_UNAVAILABLE, table.kernel, {"cause": "dtype_without_a_database_name"})
+        if len(tensors) < 2 or not outputs:
+            cause = "input_shapes_lt_2" if outputs else "output_signature_missing"
+            return Miss(MissReason.TARGET_UNAVAILABLE, table.kernel, {"cause": cause})
         if packed != "none" and tensors[1].rank >= 2:
             *batch, k, n = tensors[1].shape
             tensors = (tensors[0], replace(tensors[1], shape=(*batch, 2 * k, n)), *tensors[2:])
@@ -102,14 +105,14 @@ class QuantizedMatmulPath(OperatorPath):
 
 
 def _output_signature(leaf: LeafOp) -> tuple[TensorSpec, ...] | None:
-    """The outputs under database names.  Without recorded outputs the activation's own dtype cannot be assumed."""
+    """The outputs under database names, or None where a dtype has none."""
     outputs = []
     for spec in leaf.outputs:
         name = profile_dtype(spec.dtype)
         if name is None:
             return None
         outputs.append(TensorSpec(spec.shape, name, spec.format))
-    return tuple(outputs) or None
+    return tuple(outputs)
 
 
 def _place(

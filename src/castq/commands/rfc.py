@@ -1,0 +1,94 @@
+"""`castq rfc`: the RFC's operator tables, each row put to the test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+if TYPE_CHECKING:
+    from castq.rfc import Progress, RfcReport, RowReport
+
+__all__ = ["EXAMPLE", "rfc"]
+
+EXAMPLE: Final = "Example: castq rfc --database h200_sxm/vllm/0.24.0"
+_DEPARTED: Final = 1
+_COLUMNS: Final = ("operator", "versions", "path", "axes", "ceiling", "reachable", "synthetic", "real")
+
+Databases = Annotated[
+    list[str] | None,
+    typer.Option("--database", "-d", metavar="GPU_NAME", help="GPU database to ask as well; repeat for several."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
+
+
+def rfc(database: Databases = None, as_json: AsJson = False) -> None:
+    """Ask every operator of the RFC's tables 3.4.1 and 3.4.2 and compare the answers with what its row states.
+
+    Synthetic answers come from a demo database of each version, written to a temporary folder; real ones from GPU
+    tables, where they hold the operator.  Exit code 0 if every row behaves as stated, 1 if one does not, 2 for a wrong
+    call.
+    """
+    from castq.commands import show
+    from castq.rfc import check_rfc
+
+    with _progress() as progress:
+        report = check_rfc(database or None, progress)
+    if as_json:
+        show.print_json(report.to_json())
+    else:
+        _show(report)
+    if not report.ok:
+        raise typer.Exit(_DEPARTED)
+
+
+def _show(report: RfcReport) -> None:
+    from castq.commands import show
+
+    for table in dict.fromkeys(row.row.table for row in report.rows):
+        typer.echo(f"RFC {table}")
+        show.print_table(_COLUMNS, [_cells(row) for row in report.rows if row.row.table == table])
+    departed = [row for row in report.rows if row.problems]
+    for row in departed:
+        for problem in row.problems:
+            typer.echo(f"departs from the RFC: {row.row.operator}, {problem}")
+    for note in report.notes:
+        typer.echo(note)
+    behaving = len(report.rows) - len(departed)
+    typer.echo(f"{behaving} of {len(report.rows)} rows behave as the RFC states; synthetic answers are no measurements")
+
+
+def _cells(report: RowReport) -> tuple[str, ...]:
+    from castq.rfc_rows import grouped
+
+    row = report.row
+    reachable = {version: "yes" if reached else "NO" for version, reached in report.reachable.items()}
+    return (
+        row.operator,
+        ", ".join(row.claims),
+        row.text(lambda claim: claim.path),
+        row.text(lambda claim: claim.axes_text),
+        row.text(lambda claim: claim.ceiling),
+        grouped(reachable),
+        report.synthetic_text,
+        report.real_text,
+    )
+
+
+@contextmanager
+def _progress() -> Iterator[Progress | None]:
+    """A bar on standard error, if that is a terminal."""
+    import sys
+
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.progress import Progress as Bar
+
+    from castq.commands import show
+
+    with Bar(console=show.console(error=True), transient=True) as bar:
+        task = bar.add_task("asking", total=None)
+        yield lambda operator, done, total: bar.update(task, description=operator, completed=done, total=total)

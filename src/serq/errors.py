@@ -1,0 +1,109 @@
+"""The errors of the language: a kind, a position and a text that shows the line, a caret and the fix."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+__all__ = ["Place", "SerqError", "Source", "closest", "fail"]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Source:
+    """One source text and the name diagnostics call it by (`deployment` or `workload` when it has no file)."""
+
+    name: str
+    text: str
+    lines: tuple[str, ...] = field(repr=False, default=())
+
+    @classmethod
+    def of(cls, name: str, text: str) -> Source:
+        return cls(name, text, tuple(text.splitlines()))
+
+    def line(self, number: int) -> str:
+        """The text of a line counted from 1, empty beyond the end."""
+        return self.lines[number - 1] if 0 < number <= len(self.lines) else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where something stands in a source: line and column count from 1, `length` is the width of the caret."""
+
+    source: Source
+    line: int
+    column: int
+    length: int = 1
+
+
+class SerqError(ValueError):
+    """A program, its workload, its settings or its trace cannot be used; also raised for errors while running.
+
+    `kind` is one of the kinds of the language (`syntax`, `name`, `moment`, ...), `code` the code of a structural error
+    when it has one.  `errors` lists every independent error found, this one first.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        message: str,
+        *,
+        file: str | None = None,
+        line: int | None = None,
+        column: int | None = None,
+        source_line: str | None = None,
+        length: int = 1,
+        hint: str | None = None,
+        code: str | None = None,
+    ) -> None:
+        self.kind = kind
+        self.message = message
+        self.file = file
+        self.line = line
+        self.column = column
+        self.source_line = source_line
+        self.length = length
+        self.hint = hint
+        self.code = code
+        self.errors: Sequence[SerqError] = (self,)
+        super().__init__(message)
+
+    def __str__(self) -> str:
+        """The diagnostic: position, message, source line with a caret, and help."""
+        place = "" if self.line is None else f"{self.line}:{self.column}: "
+        file = f"{self.file}: " if self.file and not place else f"{self.file}:" if self.file else ""
+        code = f"[{self.code}]" if self.code else ""
+        lines = [f"{file}{place}error{code}: {self.message}"]
+        if self.line is not None and self.source_line is not None:
+            margin = " " * len(str(self.line))
+            shown = self.source_line.replace("\t", " ")
+            pad = " " * (max(1, self.column or 1) - 1)
+            lines += [f"{self.line} | {shown}", f"{margin} | {pad}{'^' * max(1, self.length)}"]
+        if self.hint:
+            lines.append(f"help: {self.hint}")
+        return "\n".join(lines)
+
+
+def fail(kind: str, message: str, at: Place | None, *, hint: str | None = None, code: str | None = None) -> SerqError:
+    """An error at a place of the source (or, without one, about the whole program), ready to raise."""
+    if at is None:
+        return SerqError(kind, message, hint=hint, code=code)
+    text = at.source.line(at.line)
+    length = min(at.length, max(1, len(text) - at.column + 1))
+    return SerqError(
+        kind,
+        message,
+        file=at.source.name,
+        line=at.line,
+        column=at.column,
+        source_line=text,
+        length=length,
+        hint=hint,
+        code=code,
+    )
+
+
+def closest(name: str, known: Iterable[str]) -> str | None:
+    """A 'did you mean' hint naming the nearest known spelling, or None."""
+    found = difflib.get_close_matches(name, list(known), n=1)
+    return f"did you mean {found[0]!r}?" if found else None

@@ -1,0 +1,103 @@
+"""References: a written path to a pool or stage and its index."""
+
+from __future__ import annotations
+
+from serq import ir, tree
+from serq.build import Macro, Resource, Scope
+from serq.errors import Place, closest, fail
+
+__all__ = ["find_resource", "resolve", "stage_kind_error", "unfold"]
+
+
+def unfold(path: tree.Path, scope: Scope) -> tuple[tree.Path, Scope]:
+    """The path with a definition's parameter replaced by the path it stands for, and the scope that one is read in."""
+    while isinstance(bound := scope.names.get(path.parts[0].name), Macro):
+        if not isinstance(bound.expr, tree.Path):
+            break
+        first, rest = path.parts[0], path.parts[1:]
+        inner = bound.expr.parts
+        if first.index is not None:
+            if inner[-1].index is not None:
+                raise fail("reference", f"{first.name!r} already carries an index", first.at)
+            inner = (*inner[:-1], tree.Part(first.at, inner[-1].name, first.index))
+        path, scope = tree.Path(path.at, (*inner, *rest)), bound.scope
+    return path, scope
+
+
+def find_resource(path: tree.Path, scope: Scope, kind: str | None = None) -> tuple[Resource, ir.Expr | None, Scope] | None:
+    """The pool or stage a path means, the implied member of a queue's own resource, and the scope of its index."""
+    path, scope = unfold(path, scope)
+    build, first = scope.build, path.parts[0].name
+    if scope.queue is not None:
+        local = scope.queue.locals.get(path.text)
+        if local is not None and _fits(local, kind):
+            own = scope.member if local.family else None
+            return local, own, scope
+    if scope.source and scope.source[0] == first and len(path.parts) == 1 and kind == "pool":
+        return scope.source[1], scope.source[2], scope
+    found = build.resources.get(_key(path.text, kind))
+    if found is None:
+        return None
+    own = scope.member if scope.queue is not None and scope.queue.name == first and found.family else None
+    return found, own, scope
+
+
+def _fits(resource: Resource, kind: str | None) -> bool:
+    return kind is None or resource.kind == kind
+
+
+def _key(text: str, kind: str | None) -> str:
+    del kind
+    return text
+
+
+def stage_kind_error(what: str, path: tree.Path, scope: Scope) -> Exception:
+    """The error for a name that is no such resource."""
+    names = [resource.name for resource in scope.build.resources.values() if resource.kind == what]
+    if scope.queue is not None:
+        names += [name for name, local in scope.queue.locals.items() if local.kind == what]
+    return fail("name", f"no {what} is called {path.text!r}", path.at, hint=closest(path.text, names))
+
+
+def resolve(path: tree.Path, scope: Scope, kind: str, *, whole: bool = False) -> tuple[Resource, ir.Ref]:
+    """The resource of a kind a path names, with its index; `whole` accepts a family without an index."""
+    found = find_resource(path, scope, kind)
+    if found is None or found[0].kind != kind:
+        written, _ = unfold(path, scope)
+        raise stage_kind_error(kind, tree.Path(path.at, written.parts), scope)
+    resource, own, inner = found
+    written, inner = unfold(path, scope)
+    index = next((part.index for part in written.parts if part.index is not None), None)
+    resource.used = True
+    if index is None:
+        if resource.family and own is None and not whole:
+            raise fail(
+                "reference",
+                f"{resource.name!r} is a family of {resource.count}: it needs an index",
+                path.at,
+                hint=f"write {_indexed(written)}",
+            )
+        return resource, resource.ref(own)
+    return resource, resource.ref(_index(resource, index, inner, path.at))
+
+
+def _indexed(path: tree.Path) -> str:
+    rest = "".join(f".{part.name}" for part in path.parts[1:])
+    return f"'{path.parts[0].name}[0]{rest}'"
+
+
+def _index(resource: Resource, written: tree.Expression, scope: Scope, at: Place) -> ir.Expr | None:
+    from serq.lower_expressions import lower_number
+
+    index = lower_number(written, scope)
+    if not resource.family:
+        if index == ir.Num(0.0):
+            return None
+        raise fail("reference", f"{resource.name!r} is not a family and takes no index", at)
+    if isinstance(index, ir.Num) and not (index.value >= 0 and index.value < resource.count and index.value % 1 == 0):
+        raise fail(
+            "reference",
+            f"index {index.value:g} is outside {resource.name!r}, whose members are 0 to {resource.count - 1}",
+            at,
+        )
+    return index

@@ -1,0 +1,43 @@
+"""Which words may name what (section 5.1 of the language)."""
+
+from __future__ import annotations
+
+from serq.arithmetic import FUNCTIONS
+from serq.moments import POOL_QUERIES, STAGE_QUERIES
+
+__all__ = ["BUILTINS", "DISTRIBUTIONS", "NO_DEFINITION", "RESERVED", "RETIRED_WORDS", "TRACE_ATTRIBUTES"]
+
+BUILTINS = ("cached", "serial", "turn_no", "new", "out", "think", "more", "forced", "computed")
+"""The attributes every session has, in the order of their slots."""
+
+TRACE_ATTRIBUTES = frozenset({"turn_no", "new", "out", "think", "more", "forced"})
+
+RESERVED = frozenset(
+    "admission admitted age arrived attention batch decoders decoding demand inf kv_decode kv_prefill last now position "
+    "preempted prefilled present remaining request residents running self served size tokens waited waiting".split()
+)
+"""Words no program may use as a name."""
+
+DISTRIBUTIONS = {"exp": 1, "det": 1, "uniform": 2, "erlang": 2, "h2": 2, "bernoulli": 1}
+"""Every distribution with the number of its parameters."""
+
+_KEYWORDS = frozenset(
+    "use let def stage pool device engine queue server gauge claim workload session run set observe hold grow shrink load "
+    "drop release transfer if else while loop fork join choose mark end turn fifo ps delay step cost".split()
+)
+
+NO_DEFINITION = (
+    RESERVED | _KEYWORDS | frozenset(FUNCTIONS) | frozenset(DISTRIBUTIONS) | POOL_QUERIES | STAGE_QUERIES
+) | {"pow", "sum", "blocksize"}
+"""Words that may not name a definition or one of its parameters."""
+
+RETIRED_WORDS = {
+    "ntok": "tokens",
+    "npre": "prefilled",
+    "ndec": "decoders",
+    "nres": "residents",
+    "kvb": "kv_decode",
+    "kvp": "kv_prefill",
+    "attn": "attention",
+}
+"""Retired context words and their replacements."""

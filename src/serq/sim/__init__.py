@@ -1,0 +1,1 @@
+"""The simulator: one event loop over sessions, pools, stages and step engines."""

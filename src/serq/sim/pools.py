@@ -1,0 +1,331 @@
+"""Pools: allocation, the queue of waiting holds, the cache of prefixes, growth, leases.  Specification, section 12."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from serq import ir
+from serq.sim.expr import Function
+from serq.sim.stats import TimeAverage
+
+if TYPE_CHECKING:
+    from serq.sim.kernel import Kernel
+    from serq.sim.sessions import HoldFrame, Session
+    from serq.sim.stages import Job
+
+__all__ = ["Entry", "Grower", "Lease", "PoolState"]
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """A reusable prefix: `owner` can read it while it is live; a dead entry only waits to be evicted."""
+
+    owner: Session
+    size: float
+    released_at: float
+    order: int
+    live: bool = True
+
+
+@dataclass(slots=True, eq=False)
+class Lease:
+    """An allocation that outlives its hold; `kept` of it becomes cache when it ends."""
+
+    pool: PoolState
+    session: Session
+    units: float
+    kept: float | None
+    version: int = 0
+    chain: Any = None
+
+
+@dataclass(slots=True, eq=False)
+class Grower:
+    """A growth that waits: of a statement, or of a step job."""
+
+    session: Session
+    frame: HoldFrame
+    index: int
+    amount: float
+    job: Job | None
+
+
+class PoolState:
+    """One pool of one run."""
+
+    def __init__(self, kernel: Kernel, spec: ir.Pool, position: int) -> None:
+        self.kernel = kernel
+        self.spec = spec
+        self.name = spec.name
+        self.position = position
+        self.cap = spec.cap
+        self.block = spec.block
+        self.used = 0.0
+        self.cached = 0.0
+        self.reserve_total = 0.0
+        self.entries: dict[int, Entry] = {}
+        self.prefixes: dict[int, Entry] = {}
+        self.front: list[HoldFrame] = []
+        self.waiting: list[HoldFrame] = []
+        self.growers: list[Grower] = []
+        self.leases: list[Lease] = []
+        self.suspended: list[Lease] = []
+        self.holding: dict[int, list[Any]] = {}
+        self.engine: Any = None
+        self.admit_via: Any = None
+        self.tick_at = -1.0
+        self._reset_statistics()
+        self.queue_keys: tuple[Function, ...] = ()
+        self.evict_keys: tuple[Function, ...] = ()
+        self.victim_keys: tuple[Function, ...] = ()
+        self.suspend_keys: tuple[Function, ...] = ()
+        self.spill_when: Function | None = None
+        self.spill_work: Function | None = None
+
+    def _reset_statistics(self) -> None:
+        self.mean_used, self.mean_cached = TimeAverage(), TimeAverage()
+        self.mean_queue, self.mean_holders = TimeAverage(), TimeAverage()
+        self.waits = 0.0
+        self.waits_counted = 0
+        self.admissions = 0
+        self.evicted_entries = 0
+        self.evicted_units = 0.0
+        self.preemptions = 0
+        self.spills = 0
+        self.rejected = 0
+        self.stuck = 0
+
+    def compile(self) -> None:
+        """Compile the keys once every pool and stage exists."""
+        keys = self.kernel.expressions.keys
+        self.queue_keys = keys(self.spec.queue)
+        self.evict_keys = keys(self.spec.evict)
+        self.victim_keys = keys(self.spec.preempt.keys)
+        self.suspend_keys = keys(self.spec.preempt.suspend)
+        if self.spec.spill is not None:
+            self.spill_when = self.kernel.function(self.spec.spill.when)
+            self.spill_work = self.kernel.function(self.spec.spill.work)
+
+    # --- queries ------------------------------------------------------------------------------------------------------
+
+    def q_used(self) -> float:
+        return self.used
+
+    def q_free(self) -> float:
+        return self.cap - self.used
+
+    def q_holders(self) -> float:
+        return float(len(self.holding))
+
+    def q_queued(self) -> float:
+        return float(len(self.front) + len(self.waiting))
+
+    def q_cachedin(self, session: Session) -> float:
+        entry = self.prefixes.get(session.root.serial)
+        return 0.0 if entry is None else entry.size
+
+    def q_allocated(self, session: Session) -> float:
+        return session.allocated(self)
+
+    # --- accounts -----------------------------------------------------------------------------------------------------
+
+    def round_up(self, units: float) -> float:
+        block = self.block
+        if block is None or not math.isfinite(units):
+            return units
+        return block * math.ceil(units / block)
+
+    def round_down(self, units: float) -> float:
+        block = self.block
+        if block is None or not math.isfinite(units):
+            return units
+        return block * math.floor(units / block)
+
+    def changed(self) -> None:
+        """Note the pool's figures after a change."""
+        now = self.kernel.ctx.now
+        self.mean_used.set(self.used, now)
+        self.mean_cached.set(self.cached, now)
+        self.mean_queue.set(float(len(self.front) + len(self.waiting)), now)
+        self.mean_holders.set(float(len(self.holding)), now)
+
+    def restart_statistics(self, now: float) -> None:
+        """The end of the warm-up."""
+        for average in (self.mean_used, self.mean_cached, self.mean_queue, self.mean_holders):
+            average.restart(now)
+        self.waits, self.waits_counted = 0.0, 0
+
+    def hold_units(self, owner: Any, units: float) -> None:
+        """Allocate for a hold or lease (`owner` counts as a holder until it lets go)."""
+        self.used += units
+        root = owner.session
+        self.holding.setdefault(id(root), [root, 0])[1] += 1
+
+    def let_go(self, owner: Any, units: float) -> None:
+        self.used -= units
+        entry = self.holding[id(owner.session)]
+        entry[1] -= 1
+        if not entry[1]:
+            del self.holding[id(owner.session)]
+
+    def fits(self, units: float) -> bool:
+        """Whether a new hold of `units` fits; cached units never prevent it."""
+        return self.used + self.reserve_total + units <= self.cap
+
+    # --- the queue ----------------------------------------------------------------------------------------------------
+
+    def head(self) -> HoldFrame | None:
+        """The hold that is tried next; keys are evaluated anew."""
+        if self.front:
+            return self.front[0]
+        if not self.waiting:
+            return None
+        if not self.queue_keys or len(self.waiting) == 1:
+            return self.waiting[0]
+        return min(self.waiting, key=self._queue_key)
+
+    def _queue_key(self, frame: HoldFrame) -> tuple[float, ...]:
+        ctx = self.kernel.ctx
+        ctx.session = frame.session
+        ctx.waited = ctx.now - frame.joined_at
+        return (*(key(frame.session.attrs) for key in self.queue_keys), float(frame.order))
+
+    def leave_queue(self, frame: HoldFrame) -> None:
+        queue = self.front if frame in self.front else self.waiting
+        queue.remove(frame)
+
+    def serve(self) -> None:
+        """Waiting growers, then the queue, as far as they fit."""
+        if self.growers:
+            self._serve_growers()
+        if self.admit_via is not None or self.spec.queue_every is not None:
+            return
+        while (frame := self.head()) is not None and self.kernel.try_admit(frame):
+            pass
+
+    def _serve_growers(self) -> None:
+        while self.growers:
+            grower = self.growers[0]
+            if not self.take_growth(grower.frame, grower.index, grower.amount):
+                return
+            self.growers.pop(0)
+            grower.session.waiting_in = None
+            if grower.job is None:
+                self.kernel.make_ready(grower.session)
+            else:
+                grower.job.growing_waits = False
+
+    def add_grower(self, session: Session, frame: HoldFrame, index: int, amount: float, job: Job | None) -> None:
+        grower = Grower(session, frame, index, amount, job)
+        self.growers.append(grower)
+        if job is None:
+            session.waiting_in = grower
+        else:
+            job.growing_waits = True
+        if self.spec.preempt.kind == "leases" and self.spec.preempt.every is not None:
+            self.kernel.schedule_tick(self, self.spec.preempt.every)
+
+    # --- growth -------------------------------------------------------------------------------------------------------
+
+    def take_growth(self, frame: HoldFrame, index: int, amount: float) -> bool:
+        """Take `amount` more units for a hold if they fit; its own reservation is used up first."""
+        own = min(frame.reserved[index], amount)
+        if self.used + amount + self.reserve_total - own > self.cap:
+            return False
+        frame.reserved[index] -= own
+        self.reserve_total -= own
+        frame.alloc[index] += amount
+        self.used += amount
+        self.make_room()
+        self.changed()
+        return True
+
+    # --- the cache ----------------------------------------------------------------------------------------------------
+
+    def make_room(self) -> None:
+        """Evict until used and cached units fit together."""
+        while self.used + self.cached > self.cap and self.entries:
+            self._evict_once(self.used + self.cached - self.cap)
+
+    def _evict_once(self, excess: float) -> None:
+        entry = self._victim_entry()
+        if entry is None:
+            return
+        size = entry.size
+        piece = size
+        if self.block is not None:
+            blocks = 1.0 if self.evict_keys else max(math.ceil(excess / self.block), 1)
+            piece = min(size, blocks * self.block)
+        entry.size -= piece
+        self.cached -= piece
+        self.evicted_units += piece
+        if entry.size <= 0:
+            self.evicted_entries += 1
+            self.remove_entry(entry)
+            self.kernel.spill(self, entry, size)
+
+    def _victim_entry(self) -> Entry | None:
+        if not self.evict_keys:
+            return next(iter(self.entries.values()), None)
+        kernel, ctx = self.kernel, self.kernel.ctx
+        rng, ctx.rng = ctx.rng, kernel.eviction_rng
+        best: tuple[tuple[float, ...], Entry] | None = None
+        for entry in self.entries.values():
+            self._entry_context(entry)
+            key = tuple([key(entry.owner.attrs) for key in self.evict_keys])
+            if best is None or key < best[0]:
+                best = (key, entry)
+        ctx.rng = rng
+        return None if best is None else best[1]
+
+    def _entry_context(self, entry: Entry) -> None:
+        ctx = self.kernel.ctx
+        ctx.session = entry.owner
+        ctx.size, ctx.last = entry.size, entry.released_at
+        ctx.age = ctx.now - entry.released_at
+        ctx.waiting = 1.0 if entry.live and self.kernel.waits_in_queue(entry.owner) else 0.0
+
+    def remove_entry(self, entry: Entry) -> None:
+        self.entries.pop(entry.order, None)
+        if entry.live and self.prefixes.get(entry.owner.serial) is entry:
+            del self.prefixes[entry.owner.serial]
+
+    def keep(self, owner: Session, size: float) -> None:
+        """Leave `size` units as the owner's prefix, in place of any older one."""
+        self.drop(owner)
+        if size > 0:
+            self.insert(owner, size)
+
+    def insert(self, owner: Session, size: float) -> None:
+        entry = Entry(owner, size, self.kernel.ctx.now, self.kernel.next_order())
+        self.entries[entry.order] = entry
+        self.prefixes[owner.serial] = entry
+        self.cached += size
+
+    def drop(self, owner: Session) -> None:
+        """Discard the owner's live prefix."""
+        entry = self.prefixes.get(owner.serial)
+        if entry is not None:
+            self.cached -= entry.size
+            self.remove_entry(entry)
+            self.changed()
+
+    def consume(self, owner: Session, most: float) -> float:
+        """Take up to `most` units of the owner's prefix (whole blocks); what is left becomes a dead entry."""
+        entry = self.prefixes.get(owner.serial)
+        if entry is None:
+            return 0.0
+        taken = self.round_down(min(entry.size, max(most, 0.0)))
+        del self.prefixes[owner.serial]
+        entry.live = False
+        entry.size -= taken
+        self.cached -= taken
+        if entry.size <= 0:
+            self.entries.pop(entry.order, None)
+        return taken
+
+    def lease_entries(self) -> Iterator[Lease]:
+        return iter(self.leases)
