@@ -10,7 +10,19 @@ from serq.errors import Place, SerqError, fail
 from serq.moments import MOMENTS, Moment
 from serq.names import BUILTINS, RESERVED
 
-__all__ = ["Amount", "Binding", "Build", "Definition", "Engine", "Frame", "Macro", "Queue", "Resource", "Scope", "Value"]
+__all__ = [
+    "Amount",
+    "Binding",
+    "Build",
+    "Definition",
+    "Engine",
+    "Frame",
+    "Macro",
+    "Queue",
+    "Resource",
+    "Scope",
+    "Value",
+]
 
 Cost = frozenset[str]
 

@@ -24,7 +24,9 @@ def unfold(path: tree.Path, scope: Scope) -> tuple[tree.Path, Scope]:
     return path, scope
 
 
-def find_resource(path: tree.Path, scope: Scope, kind: str | None = None) -> tuple[Resource, ir.Expr | None, Scope] | None:
+def find_resource(
+    path: tree.Path, scope: Scope, kind: str | None = None
+) -> tuple[Resource, ir.Expr | None, Scope] | None:
     """The pool or stage a path means, the implied member of a queue's own resource, and the scope of its index."""
     path, scope = unfold(path, scope)
     build, first = scope.build, path.parts[0].name

@@ -75,9 +75,7 @@ _TABLE = (
     Moment("an eviction key", frozenset({"size", "age", "last", "waiting"}), True, queries=_SHARED, draws=True),
     Moment("a spill", frozenset({"size", "age", "last", "waiting"}), True, queries=_SHARED),
     Moment("a capacity", frozenset({"present"}), draws=True),
-    Moment(
-        "a budget", _RESIDENT_TOTALS, queries=_COUNTS, draws=True, registers=True, dotted=_RESIDENT_NAMES
-    ),
+    Moment("a budget", _RESIDENT_TOTALS, queries=_COUNTS, draws=True, registers=True, dotted=_RESIDENT_NAMES),
     Moment("a chunk", _RESIDENT_TOTALS, queries=_COUNTS, registers=True, dotted=_RESIDENT_NAMES),
     Moment(
         "an order",

@@ -15,7 +15,8 @@ def is_deployment(source: Source) -> bool:
     """Does the text hold `fn main`, and so belong to the split edition?"""
     tokens, _ = tokenize(source)
     return any(
-        one.text == "fn" and one.kind == "name" and two.text == "main" for one, two in zip(tokens, tokens[1:], strict=False)
+        one.text == "fn" and one.kind == "name" and two.text == "main"
+        for one, two in zip(tokens, tokens[1:], strict=False)
     )
 
 

@@ -177,9 +177,7 @@ class StatementParser(ExpressionParser):
         self.expect(")")
         growing = self.reference("a pool") if self.accept("growing") else None
         self.expect(";")
-        return tree.RunStatement(
-            word.at, "run", stages, amount, mode, growing=growing, latency=latency, share=share
-        )
+        return tree.RunStatement(word.at, "run", stages, amount, mode, growing=growing, latency=latency, share=share)
 
     def _named(self) -> tuple[tree.Expression | None, str | None]:
         latency: tree.Expression | None = None

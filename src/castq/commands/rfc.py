@@ -49,7 +49,7 @@ def _show(report: RfcReport) -> None:
 
     for table in dict.fromkeys(row.row.table for row in report.rows):
         typer.echo(f"RFC {table}")
-        show.print_table(_COLUMNS, [_cells(row) for row in report.rows if row.row.table == table])
+        show.print_table(_COLUMNS, [_cells(row) for row in report.rows if row.row.table == table], fold=False)
     departed = [row for row in report.rows if row.problems]
     for row in departed:
         for problem in row.problems:

@@ -885,6 +885,21 @@ class Kernel:
             self.schedule(self.ctx.now + self._next_gap(), self._arrive, None)
         self.start_session()
 
+    def over_cap(self, pool: PoolState) -> tuple[float, float] | None:
+        """At the end of a run: the queue's length and the head's need, where the need exceeds the capacity."""
+        frame = pool.head()
+        if frame is None:
+            return None
+        _, needs = self._header(frame)
+        need = max((n for held, n in zip(frame.pools, needs, strict=True) if held is pool), default=0.0)
+        return (pool.q_queued(), need) if need > pool.cap else None
+
+    @staticmethod
+    def growers_stalled(pool: PoolState) -> bool:
+        """Whether every holder is a waiting grower."""
+        growing = {id(grower.session) for grower in pool.growers}
+        return all(key in growing for key in pool.holding)
+
     # --- claims and traces --------------------------------------------------------------------------------------------
 
     def check_claims(self, engine: EngineStage) -> None:

@@ -1,0 +1,329 @@
+"""What a run tells: plain attributes, and the same as JSON.  Specification, section 16.6."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from typing import TYPE_CHECKING, Any
+
+from serq import ir
+from serq.sim.stats import SampleList, Summary, summarise
+
+if TYPE_CHECKING:
+    from serq.sim.kernel import Kernel
+    from serq.sim.pools import PoolState
+    from serq.sim.stages import StageState
+
+__all__ = ["ClaimRow", "GaugeRow", "ObserveRow", "PoolRow", "Report", "StageRow", "build_report"]
+
+
+@dataclass(frozen=True, slots=True)
+class ObserveRow:
+    """An observation's statistics and samples."""
+
+    name: str
+    count: int
+    mean: float | None
+    ci: float | None
+    cv2: float | None
+    p99: float | None
+    samples: tuple[float, ...] = ()
+    times: tuple[float, ...] = ()
+    sessions: tuple[int, ...] = ()
+    turns: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GaugeRow:
+    """A gauge's time average, interval, extremes and change points."""
+
+    name: str
+    mean: float | None
+    ci: float | None
+    min: float | None
+    max: float | None
+    times: tuple[float, ...] = ()
+    values: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimRow:
+    """A claim's outcome."""
+
+    name: str
+    kind: str
+    result: str
+    checked: int
+    failures: int
+    first: float | None
+    note: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class StageRow:
+    """One stage, or one member of a family."""
+
+    name: str
+    index: int | None
+    mean_number: float
+    utilization: float
+    completed: int
+    throughput: float
+    mean_wait: float | None
+    mean_service: float | None
+    iterations: int
+    prefill_only: float
+    decode_only: float
+    mixed: float
+    mean_decodes: float
+    mean_decode_batch: float | None
+    mean_decode_step: float | None
+    mean_itl: float | None
+    itl_p50: float | None
+    itl_p99: float | None
+    idle_with_work: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PoolRow:
+    """One pool, or one member of a family."""
+
+    name: str
+    index: int | None
+    mean_used: float
+    mean_cached: float
+    mean_queue: float
+    mean_holders: float
+    mean_wait: float | None
+    admissions: int
+    evicted_entries: int
+    evicted_units: float
+    preemptions: int
+    spills: int
+    rejected: int
+    stuck: int
+    over_cap: tuple[float, float] | None
+    growing_at_end: int
+    growing_stalled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A finished run.  `partial` marks one that was interrupted."""
+
+    horizon: float
+    end: float
+    warmup: float
+    seed: int
+    events: int
+    arrivals: int
+    ended: int
+    turns: int
+    mean_live: float
+    observes: dict[str, ObserveRow]
+    client: dict[str, ObserveRow]
+    gauges: dict[str, GaugeRow]
+    claims: tuple[ClaimRow, ...]
+    stages: tuple[StageRow, ...]
+    pools: tuple[PoolRow, ...]
+    partial: bool = False
+
+    def stage(self, name: str) -> StageRow | None:
+        """The first stage of that name."""
+        return next((row for row in self.stages if row.name == name), None)
+
+    def pool(self, name: str) -> PoolRow | None:
+        """The first pool of that name."""
+        return next((row for row in self.pools if row.name == name), None)
+
+    def claim(self, name: str) -> ClaimRow | None:
+        return next((row for row in self.claims if row.name == name), None)
+
+    def to_json(self, *, samples: bool = False) -> dict[str, Any]:
+        """Plain JSON values; non-finite numbers are null; samples and change points only when asked for."""
+        skipped = () if samples else ("samples", "times", "sessions", "turns", "values")
+        document: dict[str, Any] = _plain(self, skipped)
+        document["turns"] = self.turns
+        if not self.claims:
+            del document["claims"]
+        return document
+
+
+def _plain(value: Any, skipped: Sequence[str]) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        return {
+            item.name: _plain(getattr(value, item.name), skipped) for item in fields(value) if item.name not in skipped
+        }
+    if isinstance(value, dict):
+        return {key: _plain(item, skipped) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item, skipped) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def build_report(kernel: Kernel, end: float, *, partial: bool = False) -> Report:
+    """The figures of a run that has ended at `end`."""
+    program = kernel.program
+    start = program.warmup if end > program.warmup else 0.0
+    return Report(
+        horizon=program.horizon if program.horizon is not None else end,
+        end=end,
+        warmup=program.warmup,
+        seed=program.seed,
+        events=kernel.events,
+        arrivals=kernel.arrivals,
+        ended=kernel.ended,
+        turns=kernel.turns,
+        mean_live=kernel.live.mean(start, end),
+        observes={samples.name: _observe_row(samples) for samples in kernel.samples},
+        client={name: _observe_row(_by_time(samples)) for name, samples in kernel.client.items()}
+        if program.client
+        else {},
+        gauges={
+            series.name: GaugeRow(
+                series.name, *series.statistics(start, end), tuple(series.times), tuple(series.values)
+            )
+            for series in kernel.gauges
+        },
+        claims=tuple(_claim_row(kernel, i) for i in range(len(program.claims))),
+        stages=tuple(_stage_row(stage, start, end) for stage in kernel.stages),
+        pools=tuple(_pool_row(pool, start, end) for pool in kernel.pools),
+        partial=partial,
+    )
+
+
+def _by_time(samples: SampleList) -> SampleList:
+    order = sorted(range(len(samples.times)), key=lambda i: samples.times[i])
+    picked = SampleList(samples.name)
+    for i in order:
+        picked.add(samples.samples[i], samples.times[i], samples.sessions[i], samples.turns[i])
+    return picked
+
+
+def _observe_row(samples: SampleList) -> ObserveRow:
+    found: Summary = summarise(samples.samples)
+    return ObserveRow(
+        samples.name,
+        found.count,
+        found.mean,
+        found.ci,
+        found.cv2,
+        found.p99,
+        tuple(samples.samples),
+        tuple(samples.times),
+        tuple(samples.sessions),
+        tuple(samples.turns),
+    )
+
+
+def _claim_row(kernel: Kernel, i: int) -> ClaimRow:
+    claim = kernel.program.claims[i]
+    outside = kernel.claim_scope[i]
+    if outside is not None:
+        return ClaimRow(
+            claim.name, claim.kind, "out_of_scope", 0, 0, None, f"session {outside} does not satisfy `given`"
+        )
+    if claim.kind == "at_end":
+        holds = _end_value(kernel, claim.test) != 0
+        return ClaimRow(claim.name, claim.kind, "holds" if holds else "fails", 1, 0 if holds else 1, None, None)
+    checked, failures = kernel.claim_checked[i], kernel.claim_failures[i]
+    if claim.kind == "every_iteration":
+        result = "fails" if failures else "holds"
+    else:
+        result = "witnessed" if checked > failures else "not_witnessed"
+    return ClaimRow(claim.name, claim.kind, result, checked, failures, kernel.claim_first[i], None)
+
+
+def _end_value(kernel: Kernel, expr: ir.Expr) -> float:
+    """An `at end` test: aggregates of observations become numbers first."""
+    return kernel.function(_with_aggregates(kernel, expr))(kernel.no_attrs)
+
+
+def _with_aggregates(kernel: Kernel, expr: ir.Expr) -> ir.Expr:
+    match expr:
+        case ir.Agg(kind, observe):
+            return ir.Num(_aggregate(kind, kernel.samples[observe].whole_run))
+        case ir.Unary(op, operand):
+            return ir.Unary(op, _with_aggregates(kernel, operand))
+        case ir.Binary(op, left, right):
+            return ir.Binary(op, _with_aggregates(kernel, left), _with_aggregates(kernel, right))
+        case ir.Cond(test, then, otherwise):
+            parts = [_with_aggregates(kernel, part) for part in (test, then, otherwise)]
+            return ir.Cond(parts[0], parts[1], parts[2])
+        case ir.Call(name, args, ref):
+            return ir.Call(name, tuple(_with_aggregates(kernel, arg) for arg in args), ref)
+        case _:
+            return expr
+
+
+def _aggregate(kind: str, values: Sequence[float]) -> float:
+    if kind == "count":
+        return float(len(values))
+    if kind == "total":
+        return float(sum(values))
+    if kind == "largest":
+        return max(values, default=math.nan)
+    if kind == "smallest":
+        return min(values, default=math.nan)
+    total = running = 0.0
+    for value in values:
+        running += value
+        total += running
+    return total
+
+
+def _stage_row(stage: StageState, start: float, end: float) -> StageRow:
+    from serq.sim.engine import EngineStage
+    from serq.sim.stages import FlowStage
+
+    span = end - start
+    done = stage.completed
+    busy = stage.load.mean(start, end) if isinstance(stage, FlowStage) else stage.busy_time.mean(start, end)
+    engine = stage if isinstance(stage, EngineStage) else None
+    batches = engine.decode_batches if engine else 0
+    return StageRow(
+        name=stage.name,
+        index=stage.spec.index,
+        mean_number=stage.number.mean(start, end),
+        utilization=busy,
+        completed=done,
+        throughput=done / span if span > 0 else 0.0,
+        mean_wait=stage.wait_total / done if done else None,
+        mean_service=stage.service_total / done if done else None,
+        iterations=engine.iterations if engine else 0,
+        prefill_only=engine.phase_time["prefill"].mean(start, end) if engine else 0.0,
+        decode_only=engine.phase_time["decode"].mean(start, end) if engine else 0.0,
+        mixed=engine.phase_time["mixed"].mean(start, end) if engine else 0.0,
+        mean_decodes=engine.decodes.mean(start, end) if engine else 0.0,
+        mean_decode_batch=engine.decode_total / batches if engine and batches else None,
+        mean_decode_step=engine.decode_duration / batches if engine and batches else None,
+        mean_itl=sum(engine.gaps) / len(engine.gaps) if engine and engine.gaps else None,
+        itl_p50=engine.gap_percentile(0.5) if engine else None,
+        itl_p99=engine.gap_percentile(0.99) if engine else None,
+        idle_with_work=bool(engine and engine.running is None and engine.idle_with_work and engine.has_work),
+    )
+
+
+def _pool_row(pool: PoolState, start: float, end: float) -> PoolRow:
+    return PoolRow(
+        name=pool.name,
+        index=pool.spec.index,
+        mean_used=pool.mean_used.mean(start, end),
+        mean_cached=pool.mean_cached.mean(start, end),
+        mean_queue=pool.mean_queue.mean(start, end),
+        mean_holders=pool.mean_holders.mean(start, end),
+        mean_wait=pool.waits / pool.waits_counted if pool.waits_counted else None,
+        admissions=pool.admissions,
+        evicted_entries=pool.evicted_entries,
+        evicted_units=pool.evicted_units,
+        preemptions=pool.preemptions,
+        spills=pool.spills,
+        rejected=pool.rejected,
+        stuck=pool.stuck,
+        over_cap=pool.kernel.over_cap(pool),
+        growing_at_end=len(pool.growers),
+        growing_stalled=bool(pool.growers) and pool.kernel.growers_stalled(pool),
+    )
