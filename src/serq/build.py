@@ -61,7 +61,9 @@ class Resource:
     admitted_by: Resource | None = None
     engine: Engine | None = None
     latency: ir.Expr | None = None
-    used: bool = False
+    ran: bool = False
+    constant_rate: bool = False
+    row: ir.Stage | None = None
 
     def ref(self, index: ir.Expr | None = None) -> ir.Ref:
         return ir.Ref(self.base, self.count, index)
@@ -135,6 +137,7 @@ class Scope:
     engine: Engine | None = None
     request: Mapping[str, ir.Expr] = field(default_factory=dict)
     holds: tuple[Frame, ...] = ()
+    leg: bool = False
     depth: int = 0
 
     def to(self, moment: str) -> Scope:
@@ -184,7 +187,9 @@ class Build:
         self.late: list[Callable[[], None]] = []
         self.server: tree.Body = ()
         self.copies: dict[str, tree.TransferDecl] = {}
-        self.transfers_used: set[str] = set()
+        self.share: str | None = None
+        self.server_block: int | None = None
+        self.mark_slots: set[int] = set()
 
     def guard(self, work: Callable[[], None]) -> None:
         """Do one independent piece of work; an error is kept and the next piece goes on."""

@@ -6,7 +6,7 @@ from serq import ir, tree
 from serq.build import Macro, Resource, Scope
 from serq.errors import Place, closest, fail
 
-__all__ = ["find_resource", "resolve", "stage_kind_error", "unfold"]
+__all__ = ["find_resource", "no_resource", "resolve", "unfold"]
 
 
 def unfold(path: tree.Path, scope: Scope) -> tuple[tree.Path, Scope]:
@@ -37,7 +37,7 @@ def find_resource(
             return local, own, scope
     if scope.source and scope.source[0] == first and len(path.parts) == 1 and kind == "pool":
         return scope.source[1], scope.source[2], scope
-    found = build.resources.get(_key(path.text, kind))
+    found = build.resources.get(path.text)
     if found is None:
         return None
     own = scope.member if scope.queue is not None and scope.queue.name == first and found.family else None
@@ -48,12 +48,7 @@ def _fits(resource: Resource, kind: str | None) -> bool:
     return kind is None or resource.kind == kind
 
 
-def _key(text: str, kind: str | None) -> str:
-    del kind
-    return text
-
-
-def stage_kind_error(what: str, path: tree.Path, scope: Scope) -> Exception:
+def no_resource(what: str, path: tree.Path, scope: Scope) -> Exception:
     """The error for a name that is no such resource."""
     names = [resource.name for resource in scope.build.resources.values() if resource.kind == what]
     if scope.queue is not None:
@@ -66,11 +61,10 @@ def resolve(path: tree.Path, scope: Scope, kind: str, *, whole: bool = False) ->
     found = find_resource(path, scope, kind)
     if found is None or found[0].kind != kind:
         written, _ = unfold(path, scope)
-        raise stage_kind_error(kind, tree.Path(path.at, written.parts), scope)
+        raise no_resource(kind, tree.Path(path.at, written.parts), scope)
     resource, own, inner = found
     written, inner = unfold(path, scope)
     index = next((part.index for part in written.parts if part.index is not None), None)
-    resource.used = True
     if index is None:
         if resource.family and own is None and not whole:
             raise fail(

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from tensor_cast.performance_model.profiling_database.barycentric import barycentric_transforms, spans_all_axes
 from tensor_cast.performance_model.profiling_database.data_source import MissReason
 from tensor_cast.performance_model.profiling_database.simplex_cells import SimplexCells
 
@@ -99,8 +100,8 @@ class SimplexField:
 
         self._values = values
         self._mesh = Delaunay(points)
-        self._transform = self._mesh.transform
         self._simplices = self._mesh.simplices
+        self._transform = barycentric_transforms(points, self._simplices)
         self._numbers: list[float] = values.tolist()
         self._dim = points.shape[1]
         self._cells = SimplexCells.build(points, self._simplices, self._transform)
@@ -108,12 +109,10 @@ class SimplexField:
     @classmethod
     def build(cls, points: FloatArray, values: FloatArray) -> SimplexField | MissReason:
         """The field, or why these points span none."""
-        import numpy as np
-
         reason = _point_problem(points, values)
         if reason is not None:
             return reason
-        if np.linalg.matrix_rank(points - points[0]) < points.shape[1]:
+        if not spans_all_axes(points):
             return MissReason.DEGENERATE_POINT_CLOUD
         try:
             from scipy.spatial import QhullError

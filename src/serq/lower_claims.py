@@ -1,0 +1,34 @@
+"""Gauges and claims to the interchange form."""
+
+from __future__ import annotations
+
+from serq import ir, tree
+from serq.build import Scope
+from serq.errors import fail
+from serq.lower_expressions import lower_number
+from serq.lower_refs import resolve
+
+__all__ = ["lower_claim", "lower_gauge"]
+
+
+def lower_gauge(decl: tree.GaugeDecl, scope: Scope) -> ir.Gauge:
+    """A number whose time average is reported."""
+    return ir.Gauge(decl.name, lower_number(decl.value, scope.to("gauge").but(side="seed"), "a gauge"))
+
+
+def lower_claim(decl: tree.ClaimDecl, scope: Scope) -> ir.Claim:
+    """A test over iterations or at the end."""
+    given = None
+    everywhere = scope.but(side="seed")
+    if decl.given is not None:
+        given = lower_number(decl.given, everywhere.to("given clause"), "a 'given' clause")
+        scope.build.decisions.append((given, "a 'given' clause", decl.given.at))
+    if decl.stage is None:
+        return ir.Claim(decl.name, decl.kind, lower_number(decl.test, everywhere.to("end claim"), "a claim"), None, given)
+    stage, ref = resolve(decl.stage, scope.to("constant"), "stage")
+    if stage.engine is None:
+        raise fail("structure", f"{stage.name!r} has no iterations: it is no step engine", decl.stage.at)
+    index = int(ref.index.value) if isinstance(ref.index, ir.Num) else 0
+    moment = everywhere.to("iteration claim").but(engine=stage.engine)
+    test = lower_number(decl.test, moment, "a claim")
+    return ir.Claim(decl.name, decl.kind, test, ref.base + index, given)
