@@ -25,6 +25,8 @@ __all__ = [
 ]
 
 Cost = frozenset[str]
+_ROW = ("new", "out", "think", "more", "forced")
+"""Attributes of a trace row; the single-file edition lets a stage or pool bear such a name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +190,8 @@ class Build:
         self.server: tree.Body = ()
         self.copies: dict[str, tree.TransferDecl] = {}
         self.share: str | None = None
+        self.sends = 0
+        self.reply_slots: list[tuple[int, str, Place]] = []
         self.server_block: int | None = None
         self.mark_slots: set[int] = set()
 
@@ -211,7 +215,7 @@ class Build:
         """Claim a name for one meaning; one word may not mean two things."""
         if name in RESERVED:
             raise fail("structure", f"{name!r} is a word of the language", at, code="E-reserved-word")
-        if name in BUILTINS:
+        if name in BUILTINS and not (self.seed and name in _ROW and what in ("stage", "pool")):
             raise fail("structure", f"{name!r} is an attribute every session has", at, code="E-reserved-word")
         known = self.taken.get(name)
         if known and (known[0] != what or what not in ("constant", "attribute", "observation")):

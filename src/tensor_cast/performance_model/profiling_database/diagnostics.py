@@ -34,18 +34,25 @@ class KernelAttempt:
         return {"kernel_type": self.kernel, "status": str(self.reason), **self.details}
 
 
-def deciding_attempt(attempts: Sequence[Attempt]) -> Attempt | None:
-    """The attempt whose reason is reported: the first that is not about a missing axis, else the first.
+def deciding_attempt(readings: Sequence[Sequence[Attempt]]) -> Attempt | None:
+    """The attempt whose reason is reported.
 
-    A question that only SciPy's absence left open says so.
+    Within one group of rows the first that is not about a missing axis; among groups the first whose attempt found rows
+    to work with.  A question that only SciPy's absence left open says so.
     """
+    deciding = [_first_telling(attempts) for attempts in readings if attempts]
+    return max(deciding, key=_worth, default=None)
+
+
+def _first_telling(attempts: Sequence[Attempt]) -> Attempt:
     for attempt in attempts:
         if attempt.reason is MissReason.SCIPY_UNAVAILABLE:
             return attempt
-    for attempt in attempts:
-        if attempt.reason is not MissReason.MISSING_TARGET_AXIS:
-            return attempt
-    return attempts[0] if attempts else None
+    return next((a for a in attempts if a.reason is not MissReason.MISSING_TARGET_AXIS), attempts[0])
+
+
+def _worth(attempt: Attempt) -> int:
+    return 2 if attempt.reason is MissReason.SCIPY_UNAVAILABLE else 1 if attempt.measured else 0
 
 
 def shape_rule(found: Found, transformed: bool) -> str:

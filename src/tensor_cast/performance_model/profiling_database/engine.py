@@ -167,16 +167,16 @@ class InterpolationEngine:
                 "nearest_regime_differs_in": index.nearest_mismatch(target.regime),
             }
             return KernelAttempt(table.kernel, MissReason.REGIME_KEY_UNMATCHED, details, target)
-        failed: list[Attempt] = []
+        failed: list[tuple[Attempt, ...]] = []
         readings = _readings(path, table, target, groups, failed)
         for search in question.searches:
             for reading in readings:
                 outcome = search(path, reading, plan.method)
                 if isinstance(outcome, Found):
                     return self._result(question, reading, outcome)
-                failed += outcome
+                failed.append(outcome)
                 if outcome and outcome[0].reason in _AMBIGUOUS:
-                    return _failed(path, table, index, target, list(outcome))
+                    return _failed(path, table, index, target, [outcome])
         return _failed(path, table, index, target, failed)
 
     def _result(self, question: _Question, reading: _Reading, found: Found) -> QueryResult:
@@ -219,14 +219,14 @@ def _readings(
     table: TensorTable | ColumnTable,
     target: Target,
     groups: tuple[CandidateGroup, ...],
-    failed: list[Attempt],
+    failed: list[tuple[Attempt, ...]],
 ) -> list[_Reading]:
     """Each group as the path fits the target to it, once per latency source where sources are kept apart."""
     readings = []
     for group in path.ordered(groups):
         fitted = path.fit(target, group)
         if isinstance(fitted, MissReason):
-            failed.append(Attempt(tuple(target.axes), fitted, len(group)))
+            failed.append((Attempt(tuple(target.axes), fitted, len(group)),))
             continue
         fitted_target, part = fitted
         readings += [_Reading(table, part, fitted_target, pick) for pick in _picks(path, table, part, fitted_target)]
@@ -270,12 +270,12 @@ def _failed(
     table: TensorTable | ColumnTable,
     index: CandidateIndex,
     target: Target,
-    failed: list[Attempt],
+    failed: list[tuple[Attempt, ...]],
 ) -> KernelAttempt:
     deciding = deciding_attempt(failed)
     details: dict[str, Any] = {
         "rejected_rows": dict(index.rejected),
-        "axis_attempts": [attempt.to_details() for attempt in failed],
+        "axis_attempts": [attempt.to_details() for attempts in failed for attempt in attempts],
     }
     reason = path.final_reason if deciding is None else deciding.reason
     return KernelAttempt(table.kernel, reason, details, target, deciding)

@@ -130,7 +130,7 @@ class InterpolatingDataSource(DataSourcePerformanceModel):
             path = self._paths.setdefault(entry.name, path_for(entry))
         if isinstance(path, OperatorPath) and path.owns(leaf):
             return self.engine.answer(path, leaf, entry, "specialized_exact_miss")
-        found = self.base.query(leaf)
+        found = self.base.answer(leaf)
         if isinstance(found, QueryResult) and found.source is not QuerySource.PARTIAL:
             return found
         return self._fall_back(path, leaf, entry, found)

@@ -6,6 +6,7 @@ Knows nothing of interpolation.  Source: exact-lookup facts, section 2 (order of
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -41,6 +42,7 @@ from tensor_cast.records import OperatorRecord, as_leaf
 __all__ = ["ProfilingDataSource"]
 
 _CACHED_ANSWERS = 1 << 16
+Handler = Callable[[LeafOp], QueryResult | Miss]
 _COORDINATE_MODES = ("attention_lightning_indexer", "attention_sparse_sharedkv")
 
 
@@ -59,7 +61,8 @@ class ProfilingDataSource(DataSourcePerformanceModel):
     ) -> None:
         database = data_dir if isinstance(data_dir, ProfilingDatabase) else open_database(data_dir)
         self.context = ExactContext(database, device_profile, parallel_config or ParallelConfig())
-        self._answer = lru_cache(maxsize=_CACHED_ANSWERS)(self._dispatch)
+        self._answer = lru_cache(maxsize=_CACHED_ANSWERS)(self.answer)
+        self._handlers: dict[str, Handler] = {}
         self._last = threading.local()
 
     @property
@@ -112,33 +115,40 @@ class ProfilingDataSource(DataSourcePerformanceModel):
         """The mapping entry of an operator."""
         return self.database.mapping.operators.get(op.name)
 
-    def _dispatch(self, leaf: LeafOp) -> QueryResult | Miss:
-        entry = self.entry(leaf)
-        if entry is None:
-            return Miss(MissReason.UNMAPPED, leaf.name)
+    def answer(self, leaf: LeafOp) -> QueryResult | Miss:
+        """As `query`, without keeping the answer: for a caller that keeps its own."""
+        handler = self._handlers.get(leaf.name)
+        if handler is None:
+            entry = self.entry(leaf)
+            if entry is None:
+                return Miss(MissReason.UNMAPPED, leaf.name)
+            handler = self._handlers.setdefault(leaf.name, self._handler(entry))
+        return handler(leaf)
+
+    def _handler(self, entry: OperatorEntry) -> Handler:
+        """What answers an entry's operators; the first rule that applies wins."""
         context, mode = self.context, entry.query_mode
         if "family" in entry.facts:
             from tensor_cast.performance_model.profiling_database.exact.tabulated import lookup_tabulated
 
-            return lookup_tabulated(context, leaf, entry)
+            return lambda leaf: lookup_tabulated(context, leaf, entry)
         if entry.composite:
-            return lookup_composite(context, leaf, entry)
+            return lambda leaf: lookup_composite(context, leaf, entry)
         if entry.category == "communication":
-            return lookup_communication(context, leaf, entry.kernel_type or "")
+            return lambda leaf: lookup_communication(context, leaf, entry.kernel_type or "")
         if mode == "attention_special":
-            params = attention_params(leaf)
-            return params if isinstance(params, Miss) else lookup_attention(context, leaf, entry.kernels, params)
+            return lambda leaf: _attention(context, leaf, entry)
         if mode == "elementwise":
-            return lookup_elementwise(context, leaf, entry)
+            return lambda leaf: lookup_elementwise(context, leaf, entry)
         if mode == "moe_fused":
-            return lookup_moe_fused(context, leaf, entry)
+            return lambda leaf: lookup_moe_fused(context, leaf, entry)
         if mode in _COORDINATE_MODES:
-            return self._at_coordinates(leaf, entry)
+            return lambda leaf: self._at_coordinates(leaf, entry)
         if entry.zero_cost or entry.accepted_miss:
-            return accounted_zero(entry, leaf)
+            return lambda leaf: accounted_zero(entry, leaf)
         if not entry.kernels:
-            return Miss(MissReason.KERNEL_TYPE_MISSING, leaf.name)
-        return lookup_compute(context, leaf, entry.kernels, entry.tc_input_count)
+            return lambda leaf: Miss(MissReason.KERNEL_TYPE_MISSING, leaf.name)
+        return lambda leaf: lookup_compute(context, leaf, entry.kernels, entry.tc_input_count)
 
     def _at_coordinates(self, leaf: LeafOp, entry: OperatorEntry) -> QueryResult | Miss:
         """The measured row at a leaf's own coordinates, for leaves that plain shapes cannot match."""
@@ -151,6 +161,11 @@ class ProfilingDataSource(DataSourcePerformanceModel):
         engine = self.context.cached(("coordinate_engine",), lambda: InterpolationEngine(self.context))
         found = engine.answer(path, leaf, entry, "exact", measured_only=True)
         return found if isinstance(found, QueryResult) else _no_measured_point(found)
+
+
+def _attention(context: ExactContext, leaf: LeafOp, entry: OperatorEntry) -> QueryResult | Miss:
+    params = attention_params(leaf)
+    return params if isinstance(params, Miss) else lookup_attention(context, leaf, entry.kernels, params)
 
 
 def _no_measured_point(miss: Miss) -> Miss:

@@ -1,0 +1,115 @@
+"""Source text to a checked program in the interchange form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from serq import ir, tree
+from serq.errors import SerqError, Source, fail
+from serq.lower_seed import lower_seed
+from serq.settings import Settings
+from serq.syntax import is_deployment, parse_deployment, parse_seed, parse_workload
+
+__all__ = ["compile"]
+
+
+def compile(
+    path: str | Path | None = None,
+    *,
+    source: str | None = None,
+    workload: str | Path | None = None,
+    workload_source: str | None = None,
+    sets: Mapping[str, float | int | str] | None = None,
+    defs: Mapping[str, str] | None = None,
+    seed: int | None = None,
+    horizon: float | None = None,
+    warmup: float | None = None,
+    arrivals: int | None = None,
+    trace: str | None = None,
+) -> ir.Program:
+    """The checked program of a file (`path`) or text (`source`), with its workload when it is a deployment.
+
+    `sets` gives inputs (single-file edition: constants) by name, `defs` bodies of definitions, `trace` another trace
+    file; the other arguments are the settings of the run.  Raises `SerqError` when the program cannot be used, and
+    `OSError` when a file cannot be read.
+    """
+    settings = Settings(horizon, warmup, seed, arrivals, trace)
+    try:
+        return _compile(path, source, workload, workload_source, dict(sets or {}), dict(defs or {}), settings)
+    except RecursionError:
+        raise SerqError("syntax", "the program is nested too deeply") from None
+
+
+def _compile(
+    path: str | Path | None,
+    text: str | None,
+    workload: str | Path | None,
+    workload_text: str | None,
+    sets: dict[str, float | int | str],
+    defs: dict[str, str],
+    settings: Settings,
+) -> ir.Program:
+    program = _source(path, text, "deployment")
+    if program is None:
+        raise SerqError("structure", "no program was given", hint="pass a path or 'source'")
+    other = _source(workload, workload_text, "workload")
+    if not is_deployment(program):
+        if other is not None:
+            hint = "a deployment is 'fn main() { … }'; a single-file program holds its own 'workload { … }'"
+            raise SerqError("structure", "a workload file belongs to a deployment, and this program is none", hint=hint)
+        root = Path(path).resolve() if path is not None else None
+        return lower_seed(_items(program, root), settings, sets, defs)
+    from serq.lower_split import lower_split
+
+    deployment = parse_deployment(program)
+    if other is None:
+        at = next((item.at for item in deployment.items if isinstance(item, tree.ServerDecl)), deployment.at)
+        raise fail("structure", "a deployment runs with a workload file, and none was given", at)
+    return lower_split(deployment, parse_workload(other), settings, sets, defs)
+
+
+def _source(path: str | Path | None, text: str | None, name: str) -> Source | None:
+    if path is not None and text is not None:
+        raise SerqError("structure", f"the {name} was given both as a file and as text")
+    if text is not None:
+        return Source.of(name, text)
+    if path is None:
+        return None
+    return Source.of(Path(path).name, _read(Path(path)))
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise SerqError("syntax", "the file is not UTF-8 text", file=path.name) from None
+
+
+def _items(program: Source, root: Path | None) -> tuple[tree.Item, ...]:
+    """The items of a single-file program with those of the files it uses, each file once."""
+    seen = {root} if root else set()
+    return _with_included(parse_seed(program), program.name, root, root.parent if root else None, seen)
+
+
+def _with_included(
+    parsed: tree.SeedProgram, name: str, file: Path | None, folder: Path | None, seen: set[Path | None]
+) -> tuple[tree.Item, ...]:
+    found: list[tree.Item] = []
+    for item in parsed.items:
+        if not isinstance(item, tree.UseDecl):
+            found.append(item)
+            continue
+        if file is None or folder is None:
+            raise fail("structure", "'use' needs a program in a file: its path is relative to it", item.at)
+        path = (file.parent / item.path).resolve()
+        if not path.is_relative_to(folder):
+            raise fail("structure", f"{item.path!r} lies outside the program's folder", item.at)
+        if path in seen:
+            continue
+        seen.add(path)
+        if not path.is_file():
+            raise fail("structure", f"no file {item.path!r} beside {name!r}", item.at)
+        inner = Source.of(path.relative_to(folder).as_posix(), _read(path))
+        found.extend(_with_included(parse_seed(inner), inner.name, path, folder, seen))
+    return tuple(found)
