@@ -1,3 +1,23 @@
 """Serving programs: a language in which a deployment is a program that is checked and simulated."""
 
-__all__: list[str] = []
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from serq.compile import compile
+    from serq.errors import SerqError
+    from serq.report import Report
+    from serq.runner import run
+
+__all__ = ["Report", "SerqError", "compile", "run"]
+
+_HOME = {"compile": "serq.compile", "SerqError": "serq.errors", "Report": "serq.report", "run": "serq.runner"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'serq' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOME[name]), name)

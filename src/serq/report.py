@@ -128,6 +128,7 @@ class Report:
     stages: tuple[StageRow, ...]
     pools: tuple[PoolRow, ...]
     partial: bool = False
+    iterations: tuple[tuple[float, str, tuple[tuple[int, int, str, float], ...]], ...] = ()
 
     def stage(self, name: str) -> StageRow | None:
         """The first stage of that name."""
@@ -142,7 +143,7 @@ class Report:
 
     def to_json(self, *, samples: bool = False) -> dict[str, Any]:
         """Plain JSON values; non-finite numbers are null; samples and change points only when asked for."""
-        skipped = () if samples else ("samples", "times", "sessions", "turns", "values")
+        skipped = () if samples else ("samples", "times", "sessions", "turns", "values", "iterations")
         document: dict[str, Any] = _plain(self, skipped)
         document["turns"] = self.turns
         if not self.claims:
@@ -192,6 +193,7 @@ def build_report(kernel: Kernel, end: float, *, partial: bool = False) -> Report
         stages=tuple(_stage_row(stage, start, end) for stage in kernel.stages),
         pools=tuple(_pool_row(pool, start, end) for pool in kernel.pools),
         partial=partial,
+        iterations=tuple((time, name, tuple(grants)) for time, name, grants in kernel.iterations or ()),
     )
 
 

@@ -271,6 +271,7 @@ class Kernel:
             self.turns += 1
         attrs = s.attrs
         attrs[self.slot_turn] += 1
+        s.last_token = None
         if s.row < len(s.rows):
             for slot, value in zip(self._row_slots, s.rows[s.row], strict=True):
                 attrs[slot] = value

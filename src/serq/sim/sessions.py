@@ -241,7 +241,6 @@ class StatementCompiler:
         def op(s: Session) -> Wait:
             kernel.begin_turn(s)
             s.turn = TurnRecord(s.serial, s.turn_no, kernel.ctx.now)
-            s.last_token = None
             with suppress(TurnEndError):
                 yield from run_ops(body, s)
             kernel.end_turn(s)
