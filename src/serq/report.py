@@ -175,12 +175,12 @@ def build_report(kernel: Kernel, end: float, *, partial: bool = False) -> Report
         warmup=program.warmup,
         seed=program.seed,
         events=kernel.events,
-        arrivals=kernel.arrivals,
-        ended=kernel.ended,
-        turns=kernel.turns,
-        mean_live=kernel.live.mean(start, end),
+        arrivals=kernel.population.arrivals,
+        ended=kernel.population.ended,
+        turns=kernel.population.turns,
+        mean_live=kernel.population.live.mean(start, end),
         observes={samples.name: _observe_row(samples) for samples in kernel.samples},
-        client={name: _observe_row(_by_time(samples)) for name, samples in kernel.client.items()}
+        client={name: _observe_row(_by_time(samples)) for name, samples in kernel.population.client.items()}
         if program.client
         else {},
         gauges={
@@ -193,7 +193,7 @@ def build_report(kernel: Kernel, end: float, *, partial: bool = False) -> Report
         stages=tuple(_stage_row(stage, start, end) for stage in kernel.stages),
         pools=tuple(_pool_row(pool, start, end) for pool in kernel.pools),
         partial=partial,
-        iterations=tuple((time, name, tuple(grants)) for time, name, grants in kernel.iterations or ()),
+        iterations=tuple((time, name, tuple(grants)) for time, name, grants in kernel.claims.iterations or ()),
     )
 
 
@@ -223,7 +223,7 @@ def _observe_row(samples: SampleList) -> ObserveRow:
 
 def _claim_row(kernel: Kernel, i: int) -> ClaimRow:
     claim = kernel.program.claims[i]
-    outside = kernel.claim_scope[i]
+    outside = kernel.claims.scope[i]
     if outside is not None:
         return ClaimRow(
             claim.name, claim.kind, "out_of_scope", 0, 0, None, f"session {outside} does not satisfy `given`"
@@ -231,12 +231,12 @@ def _claim_row(kernel: Kernel, i: int) -> ClaimRow:
     if claim.kind == "at_end":
         holds = _end_value(kernel, claim.test) != 0
         return ClaimRow(claim.name, claim.kind, "holds" if holds else "fails", 1, 0 if holds else 1, None, None)
-    checked, failures = kernel.claim_checked[i], kernel.claim_failures[i]
+    checked, failures = kernel.claims.checked[i], kernel.claims.failures[i]
     if claim.kind == "every_iteration":
         result = "fails" if failures else "holds"
     else:
         result = "witnessed" if checked > failures else "not_witnessed"
-    return ClaimRow(claim.name, claim.kind, result, checked, failures, kernel.claim_first[i], None)
+    return ClaimRow(claim.name, claim.kind, result, checked, failures, kernel.claims.first[i], None)
 
 
 def _end_value(kernel: Kernel, expr: ir.Expr) -> float:

@@ -24,7 +24,7 @@ def run(
     """
     kernel = Kernel(program, trace or _trace_of(program))
     if iterations:
-        kernel.iterations = []
+        kernel.claims.iterations = []
     end = kernel.run()
     return build_report(kernel, end)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from serq.sim.chains import Chain
     from serq.sim.rng import Rng
     from serq.sim.sessions import Session
 
@@ -35,6 +36,7 @@ class Context:
         "attention",
         "batch_prefilled",
         "batch_tokens",
+        "chain",
         "decoders",
         "decoding",
         "demand",
@@ -69,6 +71,7 @@ class Context:
     attention: float
     batch_prefilled: float
     batch_tokens: float
+    chain: Chain | None
     decoders: float
     decoding: float
     demand: float
@@ -101,3 +104,4 @@ class Context:
             setattr(self, name, 0.0)
         self.rng = rng
         self.session = None
+        self.chain = None

@@ -237,7 +237,7 @@ class EngineStage(StageState):
         need = pool.round_up(frame.position[i] + n) - frame.alloc[i]
         if need <= 0:
             return True
-        outcome = self.kernel.grow_job(job, pool, frame, i, need)
+        outcome = self.kernel.growth.grow_job(job, pool, frame, i, need)
         if outcome == "wait":
             pool.add_grower(session, frame, i, need, job)
         return outcome == "done"
@@ -258,11 +258,11 @@ class EngineStage(StageState):
         if pool is None:
             return None
         frame = pool.head()
-        if frame is None or not self.kernel.try_admit(frame):
+        if frame is None or not self.kernel.holds.try_admit(frame):
             return None
         self.admitted += 1
         session = frame.session
-        self.kernel.run_now(session)
+        self.kernel.population.run_now(session)
         job = session.job
         here = job is not None and self in job.stages and not job.gone and job in self.jobs
         return job if here and job is not None else True
@@ -322,9 +322,9 @@ class EngineStage(StageState):
         self.idle_with_work = False
         ctx.served = self.served
         ctx.demand = sum(1.0 if job.mode == "decode" else min(job.remaining, self.cap) for job in self.jobs)
-        kernel.check_claims(self)
+        kernel.claims.check(self)
         self.running = [(job, job.granted) for job in self.grants]
-        kernel.note_iteration(self)
+        kernel.claims.note_iteration(self)
         self._count_phase(duration)
         self.grants = []
         kernel.schedule(ctx.now + duration, self._finished, None)

@@ -3,31 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from serq import ir
+from serq.sim.chains import ChainTree, Entry, Reading
 from serq.sim.expr import Function
+from serq.sim.stages import Job
 from serq.sim.stats import TimeAverage
 
 if TYPE_CHECKING:
     from serq.sim.kernel import Kernel
     from serq.sim.sessions import HoldFrame, Session
-    from serq.sim.stages import Job
+    from serq.sim.stages import StageState
 
-__all__ = ["Entry", "Grower", "Lease", "PoolState"]
-
-
-@dataclass(slots=True, eq=False)
-class Entry:
-    """A reusable prefix: `owner` can read it while it is live; a dead entry only waits to be evicted."""
-
-    owner: Session
-    size: float
-    released_at: float
-    order: int
-    live: bool = True
+__all__ = ["Grower", "Lease", "PoolState"]
 
 
 @dataclass(slots=True, eq=False)
@@ -38,8 +28,7 @@ class Lease:
     session: Session
     units: float
     kept: float | None
-    version: int = 0
-    chain: Any = None
+    reading: Reading | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -68,6 +57,7 @@ class PoolState:
         self.reserve_total = 0.0
         self.entries: dict[int, Entry] = {}
         self.prefixes: dict[int, Entry] = {}
+        self.chains = ChainTree(self)
         self.front: list[HoldFrame] = []
         self.waiting: list[HoldFrame] = []
         self.growers: list[Grower] = []
@@ -124,8 +114,7 @@ class PoolState:
         return float(len(self.front) + len(self.waiting))
 
     def q_cachedin(self, session: Session) -> float:
-        entry = self.prefixes.get(session.root.serial)
-        return 0.0 if entry is None else entry.size
+        return self.chains.available(self.kernel.ctx.chain, session.root)
 
     def q_allocated(self, session: Session) -> float:
         return session.allocated(self)
@@ -158,18 +147,28 @@ class PoolState:
             average.restart(now)
         self.waits, self.waits_counted = 0.0, 0
 
-    def hold_units(self, owner: Any, units: float) -> None:
+    def hold_units(self, owner: Any, units: float, reading: Reading | None = None) -> None:
         """Allocate for a hold or lease (`owner` counts as a holder until it lets go)."""
         self.used += units
+        if reading is not None:
+            self.used -= reading.in_use
+            self.chains.read(reading, owner.session.root)
         root = owner.session
         self.holding.setdefault(id(root), [root, 0])[1] += 1
 
-    def let_go(self, owner: Any, units: float) -> None:
+    def let_go(self, owner: Any, units: float, reading: Reading | None = None) -> None:
         self.used -= units
+        if reading is not None:
+            self.used += reading.shared - self.chains.leave(reading)
         entry = self.holding[id(owner.session)]
         entry[1] -= 1
         if not entry[1]:
             del self.holding[id(owner.session)]
+
+    def hand_over(self, owner: Any, other: Any) -> None:
+        """Let `other` hold what `owner` held."""
+        self.hold_units(other, 0.0)
+        self.let_go(owner, 0.0)
 
     def fits(self, units: float) -> bool:
         """Whether a new hold of `units` fits; cached units never prevent it."""
@@ -203,7 +202,7 @@ class PoolState:
             self._serve_growers()
         if self.admit_via is not None or self.spec.queue_every is not None:
             return
-        while (frame := self.head()) is not None and self.kernel.try_admit(frame):
+        while (frame := self.head()) is not None and self.kernel.holds.try_admit(frame):
             pass
 
     def _serve_growers(self) -> None:
@@ -214,7 +213,7 @@ class PoolState:
             self.growers.pop(0)
             grower.session.waiting_in = None
             if grower.job is None:
-                self.kernel.make_ready(grower.session)
+                self.kernel.population.make_ready(grower.session)
             else:
                 grower.job.growing_waits = False
 
@@ -247,13 +246,13 @@ class PoolState:
 
     def make_room(self) -> None:
         """Evict until used and cached units fit together."""
-        while self.used + self.cached > self.cap and self.entries:
-            self._evict_once(self.used + self.cached - self.cap)
+        while self.used + self.cached > self.cap:
+            entry = self._victim_entry()
+            if entry is None:
+                return
+            self._evict_from(entry, self.used + self.cached - self.cap)
 
-    def _evict_once(self, excess: float) -> None:
-        entry = self._victim_entry()
-        if entry is None:
-            return
+    def _evict_from(self, entry: Entry, excess: float) -> None:
         size = entry.size
         piece = size
         if self.block is not None:
@@ -265,15 +264,18 @@ class PoolState:
         if entry.size <= 0:
             self.evicted_entries += 1
             self.remove_entry(entry)
-            self.kernel.spill(self, entry, size)
+            self._spill(entry, size)
 
     def _victim_entry(self) -> Entry | None:
+        """The entry to evict; a segment that is read, or has others below it, stays."""
         if not self.evict_keys:
-            return next(iter(self.entries.values()), None)
+            return next((entry for entry in self.entries.values() if not entry.below and not entry.pins), None)
         kernel, ctx = self.kernel, self.kernel.ctx
         rng, ctx.rng = ctx.rng, kernel.eviction_rng
         best: tuple[tuple[float, ...], Entry] | None = None
         for entry in self.entries.values():
+            if entry.below or entry.pins:
+                continue
             self._entry_context(entry)
             key = tuple([key(entry.owner.attrs) for key in self.evict_keys])
             if best is None or key < best[0]:
@@ -286,46 +288,106 @@ class PoolState:
         ctx.session = entry.owner
         ctx.size, ctx.last = entry.size, entry.released_at
         ctx.age = ctx.now - entry.released_at
-        ctx.waiting = 1.0 if entry.live and self.kernel.waits_in_queue(entry.owner) else 0.0
+        ctx.waiting = 1.0 if entry.live and self.kernel.holds.waits_in_queue(entry.owner) else 0.0
 
     def remove_entry(self, entry: Entry) -> None:
         self.entries.pop(entry.order, None)
-        if entry.live and self.prefixes.get(entry.owner.serial) is entry:
+        self.chains.detach(entry)
+        if self.prefixes.get(entry.owner.serial) is entry:
             del self.prefixes[entry.owner.serial]
 
-    def keep(self, owner: Session, size: float) -> None:
-        """Leave `size` units as the owner's prefix, in place of any older one."""
-        self.drop(owner)
-        if size > 0:
-            self.insert(owner, size)
+    def keep(self, owner: Session, size: float, reading: Reading | None = None) -> None:
+        """Leave `size` units as the owner's prefix, in place of any older one; along the chain that was read."""
+        if reading is not None:
+            self.chains.keep(reading.chain, owner, size)
+        else:
+            self.drop(owner)
+            if size > 0:
+                self.insert(owner, size)
+        self.make_room()
+
+    def new_entry(self, owner: Session, size: float, parent: Entry | None = None) -> Entry:
+        entry = Entry(owner, size, self.kernel.ctx.now, self.kernel.next_order(), parent=parent)
+        if parent is not None:
+            parent.below += 1
+        self.entries[entry.order] = entry
+        self.cached += size
+        return entry
+
+    def renew(self, entry: Entry) -> None:
+        """Make an entry the latest released."""
+        del self.entries[entry.order]
+        entry.released_at, entry.order = self.kernel.ctx.now, self.kernel.next_order()
+        self.entries[entry.order] = entry
 
     def insert(self, owner: Session, size: float) -> None:
-        entry = Entry(owner, size, self.kernel.ctx.now, self.kernel.next_order())
-        self.entries[entry.order] = entry
-        self.prefixes[owner.serial] = entry
-        self.cached += size
+        self.prefixes[owner.serial] = self.new_entry(owner, size)
+
+    def discard(self, entry: Entry) -> None:
+        self.cached -= entry.size
+        self.remove_entry(entry)
+        self.changed()
 
     def drop(self, owner: Session) -> None:
         """Discard the owner's live prefix."""
         entry = self.prefixes.get(owner.serial)
         if entry is not None:
-            self.cached -= entry.size
-            self.remove_entry(entry)
-            self.changed()
+            self.discard(entry)
+
+    def drop_last(self, owner: Session) -> None:
+        """The `drop` statement: the owner's prefix, or what it owns of the chain it last held."""
+        self.drop(owner)
+        self.chains.drop(owner)
 
     def consume(self, owner: Session, most: float) -> float:
         """Take up to `most` units of the owner's prefix (whole blocks); what is left becomes a dead entry."""
+        self.chains.forget(owner)
         entry = self.prefixes.get(owner.serial)
         if entry is None:
             return 0.0
         taken = self.round_down(min(entry.size, max(most, 0.0)))
-        del self.prefixes[owner.serial]
+        self.kill(entry, taken)
+        return taken
+
+    def kill(self, entry: Entry, taken: float) -> None:
+        """Consume `taken` units of a session's entry; nobody can read the rest, which keeps its age."""
+        serial = entry.owner.serial
+        place = self.prefixes if entry.parent is None else entry.parent.private
+        if place.get(serial) is entry:
+            del place[serial]
         entry.live = False
         entry.size -= taken
         self.cached -= taken
         if entry.size <= 0:
-            self.entries.pop(entry.order, None)
-        return taken
+            self.remove_entry(entry)
 
-    def lease_entries(self) -> Iterator[Lease]:
-        return iter(self.leases)
+    # --- the next tier ------------------------------------------------------------------------------------------------
+
+    def _spill(self, entry: Entry, size: float) -> None:
+        """Copy a completely evicted entry to the next tier."""
+        spec = self.spec.spill
+        if (
+            spec is None
+            or entry.parent is not None
+            or entry.segment is not None
+            or self.spill_when is None
+            or self.spill_work is None
+        ):
+            return
+        kernel, ctx, attrs = self.kernel, self.kernel.ctx, entry.owner.attrs
+        before = ctx.session
+        ctx.session, ctx.size = entry.owner, size
+        ctx.last, ctx.age = entry.released_at, ctx.now - entry.released_at
+        when, work = self.spill_when(attrs), self.spill_work(attrs)
+        tier: PoolState = kernel.pool_ref(spec.tier)(attrs)
+        link: StageState = kernel.stage_ref(spec.via)(attrs)
+        ctx.session = before
+        if not when:
+            return
+        self.spills += 1
+        tier.make_room()
+        tier.drop(entry.owner)
+        tier.insert(entry.owner, size)
+        tier.changed()
+        if work > 0:
+            link.join(Job(None, [link], work, "plain", ctx.now))

@@ -17,6 +17,7 @@ from serq.sim.context import RunError
 from serq.sim.expr import Function
 
 if TYPE_CHECKING:
+    from serq.sim.chains import Reading
     from serq.sim.kernel import Kernel
     from serq.sim.pools import Lease, PoolState
     from serq.sim.rng import Rng
@@ -169,7 +170,7 @@ class HoldFrame:
     position: list[float]
     reserved: list[float]
     released: list[bool]
-    chains: list[Any]
+    readings: list[Reading | None]
     advanced: bool = False
     joined_at: float = 0.0
     order: int = 0
@@ -235,15 +236,15 @@ class StatementCompiler:
     def _turn(self, stmt: ir.Turn) -> tuple[bool, Callable[[Session], Any]]:
         kernel = self._kernel
         if stmt.body is None:
-            return False, kernel.begin_turn
+            return False, kernel.population.begin_turn
         body = self.block(stmt.body)
 
         def op(s: Session) -> Wait:
-            kernel.begin_turn(s)
+            kernel.population.begin_turn(s)
             s.turn = TurnRecord(s.serial, s.turn_no, kernel.ctx.now)
             with suppress(TurnEndError):
                 yield from run_ops(body, s)
-            kernel.end_turn(s)
+            kernel.population.end_turn(s)
 
         return True, op
 
@@ -257,7 +258,7 @@ class StatementCompiler:
 
     def _hold(self, stmt: ir.Hold) -> tuple[bool, Callable[[Session], Any]]:
         kernel = self._kernel
-        hold = kernel.compile_hold(stmt)
+        hold = kernel.holds.compile(stmt)
         hold.body = self.block(stmt.body)
         hold.on_preempt = self.block(stmt.on_preempt)
 
@@ -265,9 +266,9 @@ class StatementCompiler:
             frame = HoldFrame.of(hold, s)
             s.attrs[kernel.slot_computed] = 0.0
             while True:
-                if kernel.rejects(frame):
+                if kernel.holds.rejects(frame):
                     raise SessionEndError
-                kernel.join_queue(frame)
+                kernel.holds.join(frame)
                 yield
                 try:
                     yield from run_ops(hold.body, s)
@@ -276,9 +277,9 @@ class StatementCompiler:
                         raise
                     continue
                 except SessionEndError:
-                    kernel.end_hold(frame, serve=False)
+                    kernel.holds.end(frame, serve=False)
                     raise
-                kernel.end_hold(frame, serve=True)
+                kernel.holds.end(frame, serve=True)
                 return
 
         return True, op
@@ -293,7 +294,7 @@ class StatementCompiler:
             if found is None:
                 raise RunError("run-amount", f"grow {pool.name}: the session holds nothing of it")
             size = kernel.amount(amount(s.attrs), "grow")
-            if kernel.grow(found[0], found[1], pool.round_up(size)):
+            if kernel.growth.grow(found[0], found[1], pool.round_up(size)):
                 return
             pool.add_grower(s, found[0], found[1], pool.round_up(size), None)
             yield
@@ -304,7 +305,7 @@ class StatementCompiler:
         kernel, amount, pool_of = self._kernel, self._kernel.function(stmt.amount), self._kernel.pool_ref(stmt.pool)
 
         def op(s: Session) -> None:
-            kernel.shrink(s, pool_of(s.attrs), kernel.amount(amount(s.attrs), "shrink"))
+            kernel.holds.shrink(s, pool_of(s.attrs), kernel.amount(amount(s.attrs), "shrink"))
 
         return False, op
 
@@ -312,7 +313,7 @@ class StatementCompiler:
         kernel, amount, pool_of = self._kernel, self._kernel.function(stmt.amount), self._kernel.pool_ref(stmt.pool)
 
         def op(s: Session) -> None:
-            kernel.load(s, pool_of(s.attrs), kernel.amount(amount(s.attrs), "load"))
+            kernel.holds.load(s, pool_of(s.attrs), kernel.amount(amount(s.attrs), "load"))
 
         return False, op
 
@@ -320,7 +321,8 @@ class StatementCompiler:
         pool_of = self._kernel.pool_ref(stmt.pool)
 
         def op(s: Session) -> None:
-            pool_of(s.attrs).drop(s.root)
+            pool: PoolState = pool_of(s.attrs)
+            pool.drop_last(s.root)
 
         return False, op
 
@@ -328,7 +330,7 @@ class StatementCompiler:
         kernel, pool_of = self._kernel, self._kernel.pool_ref(stmt.pool)
 
         def op(s: Session) -> None:
-            kernel.release(s, pool_of(s.attrs))
+            kernel.holds.release(s, pool_of(s.attrs))
 
         return False, op
 
@@ -346,9 +348,9 @@ class StatementCompiler:
             delay = 0.0 if latency is None else kernel.amount(latency(a), "latency")
             where = [stage(a) for stage in stages]
             if size == 0 and delay == 0:
-                kernel.make_ready(s)
+                kernel.population.make_ready(s)
             else:
-                kernel.start_job(s, where, size, mode, None if growing is None else growing(a), delay)
+                kernel.population.start_job(s, where, size, mode, None if growing is None else growing(a), delay)
             yield
 
         return True, op
@@ -386,7 +388,7 @@ class StatementCompiler:
         kernel, body = self._kernel, self.block(stmt.body)
 
         def op(s: Session) -> None:
-            kernel.fork(s, body)
+            kernel.population.fork(s, body)
 
         return False, op
 

@@ -102,7 +102,7 @@ class StageState:
     def finish(self, job: Job) -> None:
         """Count a completed job and let its session go on."""
         self.count(job)
-        self.kernel.job_done(job)
+        self.kernel.population.job_done(job)
 
     _waits = False
 
@@ -400,8 +400,8 @@ class FlowFabric:
             frozen = [job for job in open_flows if any(stage.position == tight for stage in job.stages)]
             for job in frozen:
                 job.rate = rate
-                for stage in job.stages:
-                    free[stage.position] -= rate
+                for crossed in job.stages:
+                    free[crossed.position] -= rate
             open_flows = [job for job in open_flows if job not in frozen]
 
     def _finished(self, payload: tuple[Job, int]) -> None:

@@ -1,0 +1,225 @@
+"""Sessions come, take turns, fork legs, run jobs and leave.  Specification, sections 9.6, 9.7 and 16.
+
+A session that is ready is resumed in the order of becoming ready.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from serq.sim.context import RunError
+from serq.sim.pools import PoolState
+from serq.sim.rng import Rng, StreamBank, stream_seed
+from serq.sim.sessions import Ops, Session, SessionEndError, StatementCompiler, run_ops
+from serq.sim.stages import Job
+from serq.sim.stats import SampleList, TimeAverage
+
+if TYPE_CHECKING:
+    from serq.sim.kernel import Kernel
+
+__all__ = ["Population", "Rows"]
+
+_TRACE = 0x6A09E667F3BCC908
+_WAKEUPS = 1001
+
+Rows = Sequence[tuple[float, float, float, float]]
+
+
+class Population:
+    """The sessions of one run."""
+
+    def __init__(self, kernel: Kernel, trace: Sequence[Rows]) -> None:
+        self._kernel = kernel
+        self.trace = trace
+        program = kernel.program
+        self._trace_rng = Rng(program.seed ^ _TRACE)
+        self._bank = StreamBank(program.seed, 2)
+        slots = dict(program.builtins)
+        self.slot_serial, self.slot_turn = slots["serial"], slots["turn_no"]
+        self._row_slots = [slots[name] for name in ("new", "out", "think", "forced")]
+        self._slot_more = slots["more"]
+        self.client: dict[str, SampleList] = {name: SampleList(name) for name in ("ttft", "tpot", "response")}
+        self.arrivals = 0
+        self.ended = 0
+        self.turns = 0
+        self.live = TimeAverage()
+        self.count = 0
+        self.present: dict[int, Session] = {}
+        self.ready: deque[Session] = deque()
+        self.running: Session | None = None
+        self._wakeup_at = -1.0
+        self._woken: dict[Session, int] = {}
+
+    def compile(self, compiler: StatementCompiler) -> None:
+        program = self._kernel.program
+        self._init, self._turn_block = compiler.block(program.init), compiler.block(program.turn)
+        self._session_block = compiler.block(program.session)
+
+    def make_ready(self, s: Session) -> None:
+        s.ready = True
+        s.waiting_in = None
+        self.ready.append(s)
+
+    def start(self) -> None:
+        serial = self.arrivals
+        self.arrivals += 1
+        self.count += 1
+        self.live.set(float(self.count), self._kernel.ctx.now)
+        attrs = [0.0] * len(self._kernel.program.attrs)
+        attrs[self.slot_serial] = float(serial)
+        s = Session(self._kernel, serial, attrs, self._bank.stream(serial))
+        self.present[serial] = s
+        if self.trace:
+            ordered = self._kernel.program.trace is not None and self._kernel.program.trace.ordered
+            pick = serial % len(self.trace) if ordered else self._trace_rng.range_u32(0, len(self.trace) - 1)
+            s.rows = self.trace[pick]
+        if self._init:
+            self.immediate(self._init, s, Rng(stream_seed(self._kernel.program.seed, serial, 0, 1)))
+        self._kernel.claims.admit(serial, attrs)
+        s.gen = self._life(s)
+        self.make_ready(s)
+
+    def immediate(self, ops: Ops, s: Session, rng: Rng) -> None:
+        """Run statements that cannot wait, on a stream of their own."""
+        ctx = self._kernel.ctx
+        before = ctx.session, ctx.rng
+        ctx.session, ctx.rng = s, rng
+        for _, op in ops:
+            op(s)
+        ctx.session, ctx.rng = before
+
+    def _life(self, s: Session) -> Any:
+        with suppress(SessionEndError):
+            yield from run_ops(self._session_block, s)
+        self._end_session(s)
+
+    def _end_session(self, s: Session) -> None:
+        if s.legs:
+            raise RunError("run-cycle", f"session {s.serial} ends while {s.legs} of its legs run")
+        for lease in list(s.leases):
+            self._kernel.leases.end(lease)
+        self.count -= 1
+        self.live.set(float(self.count), self._kernel.ctx.now)
+        if self._kernel.ctx.now >= self._kernel.program.warmup:
+            self.ended += 1
+        del self.present[s.serial]
+        if self._kernel.program.arrival.kind == "closed":
+            self.start()
+        elif not self.count and self.arrivals == self._kernel.program.arrivals:
+            self._kernel.stopped_at = self._kernel.ctx.now
+
+    def fork(self, s: Session, body: Ops) -> None:
+        """A leg: a copy of the attributes runs the block, starting behind the sessions already ready."""
+        index = s.root.legs_started
+        s.root.legs_started += 1
+        s.legs += 1
+        leg = Session(
+            self._kernel,
+            s.serial,
+            list(s.attrs),
+            Rng(stream_seed(self._kernel.program.seed, s.serial, index, 3)),
+            s.root,
+        )
+        leg.turn = s.turn
+        leg.gen = self._leg(leg, s, body)
+        self.make_ready(leg)
+
+    def _leg(self, leg: Session, parent: Session, body: Ops) -> Any:
+        yield from run_ops(body, leg)
+        for lease in leg.leases:
+            lease.session = parent
+            parent.leases.append(lease)
+        leg.leases = []
+        parent.legs -= 1
+        if parent.joining and not parent.legs:
+            parent.joining = False
+            self.make_ready(parent)
+
+    def begin_turn(self, s: Session) -> None:
+        if self._kernel.ctx.now >= self._kernel.program.warmup:
+            self.turns += 1
+        attrs = s.attrs
+        attrs[self.slot_turn] += 1
+        s.last_token = None
+        if s.row < len(s.rows):
+            for slot, value in zip(self._row_slots, s.rows[s.row], strict=True):
+                attrs[slot] = value
+            s.row += 1
+            attrs[self._slot_more] = 1.0 if s.row < len(s.rows) else 0.0
+        elif s.rows:
+            attrs[self._slot_more] = 0.0
+        if self._turn_block:
+            seed = stream_seed(self._kernel.program.seed, s.serial, int(attrs[self.slot_turn]), 1)
+            self.immediate(self._turn_block, s, Rng(seed))
+
+    def end_turn(self, s: Session) -> None:
+        turn, now, warmup = s.turn, self._kernel.ctx.now, self._kernel.program.warmup
+        if turn is None:
+            return
+        if turn.first is not None and turn.first >= warmup:
+            self.client["ttft"].add(turn.first - turn.submitted, turn.first, turn.session, turn.number)
+        if now >= warmup:
+            self.client["response"].add(now - turn.submitted, now, turn.session, turn.number)
+            if turn.tokens >= 2 and turn.first is not None:
+                self.client["tpot"].add((now - turn.first) / (turn.tokens - 1), now, turn.session, turn.number)
+        s.turn = None
+
+    def resume(self, s: Session) -> None:
+        """Let a session run until it waits or ends."""
+        ctx = self._kernel.ctx
+        before = ctx.session, ctx.rng, self.running
+        ctx.session, ctx.rng, self.running = s, s.rng, s
+        s.ready = False
+        if ctx.now != self._wakeup_at:
+            self._wakeup_at = ctx.now
+            self._woken = {}
+        count = self._woken.get(s, 0) + 1
+        self._woken[s] = count
+        if count > _WAKEUPS:
+            raise RunError("run-progress", f"session {s.serial} woke more than {_WAKEUPS} times at {ctx.now:g}")
+        try:
+            if s.gen is not None:
+                next(s.gen)
+        except StopIteration:
+            s.gen = None
+        finally:
+            ctx.session, ctx.rng, self.running = before
+
+    def run_now(self, s: Session) -> None:
+        """Resume a ready session at once, through runs of zero work too, until it really waits or ends."""
+        while s.ready:
+            self.ready.remove(s)
+            self.resume(s)
+
+    def start_job(
+        self, s: Session, stages: list[Any], work: float, mode: str, growing: PoolState | None, latency: float
+    ) -> None:
+        job = Job(s, stages, work, mode, self._kernel.ctx.now, growing=growing, latency=latency)
+        s.job = job
+        if latency > 0:
+            for stage in stages:
+                stage.delayed += 1
+                stage.changed()
+            self._kernel.schedule(self._kernel.ctx.now + latency, self._latency_over, job)
+        else:
+            stages[0].join(job)
+
+    def _latency_over(self, job: Job) -> None:
+        if job.gone:
+            return
+        for stage in job.stages:
+            stage.delayed -= 1
+            stage.changed()
+        if job.work == 0 and job.session is not None:
+            job.session.job = None
+            self.make_ready(job.session)
+            return
+        job.stages[0].join(job)
+
+    def job_done(self, job: Job) -> None:
+        if job.session is not None:
+            job.session.job = None
+            self.make_ready(job.session)
