@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from castq.commands import db, lookup, rfc
+from castq.commands import db, lookup, rfc, serving
 from tensor_cast.errors import CastqError
 
 __all__ = ["app", "main"]
@@ -60,6 +60,8 @@ def _root(
 
 app.command("lookup", epilog=lookup.EXAMPLE)(lookup.lookup)
 app.command("rfc", epilog=rfc.EXAMPLE)(rfc.rfc)
+app.command("run", epilog=serving.RUN_EXAMPLE)(serving.run)
+app.command("check", epilog=serving.CHECK_EXAMPLE)(serving.check)
 app.add_typer(db.app, name="db")
 
 

@@ -189,7 +189,7 @@ def build_report(kernel: Kernel, end: float, *, partial: bool = False) -> Report
             )
             for series in kernel.gauges
         },
-        claims=tuple(_claim_row(kernel, i) for i in range(len(program.claims))),
+        claims=tuple(_claim_row(kernel, i, partial) for i in range(len(program.claims))),
         stages=tuple(_stage_row(stage, start, end) for stage in kernel.stages),
         pools=tuple(_pool_row(pool, start, end) for pool in kernel.pools),
         partial=partial,
@@ -221,13 +221,15 @@ def _observe_row(samples: SampleList) -> ObserveRow:
     )
 
 
-def _claim_row(kernel: Kernel, i: int) -> ClaimRow:
+def _claim_row(kernel: Kernel, i: int, partial: bool) -> ClaimRow:
     claim = kernel.program.claims[i]
     outside = kernel.claims.scope[i]
     if outside is not None:
         return ClaimRow(
             claim.name, claim.kind, "out_of_scope", 0, 0, None, f"session {outside} does not satisfy `given`"
         )
+    if claim.kind == "at_end" and partial:
+        return ClaimRow(claim.name, claim.kind, "not_evaluated", 0, 0, None, "the run was interrupted")
     if claim.kind == "at_end":
         holds = _end_value(kernel, claim.test) != 0
         return ClaimRow(claim.name, claim.kind, "holds" if holds else "fails", 1, 0 if holds else 1, None, None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from serq import ir
 from serq.report import Report, build_report
@@ -10,24 +10,32 @@ from serq.sim.kernel import Kernel
 
 __all__ = ["run"]
 
+Rows = Sequence[tuple[float, float, float, float]]
+
 
 def run(
     program: ir.Program,
     *,
-    trace: Sequence[Sequence[tuple[float, float, float, float]]] = (),
+    trace: Sequence[Rows] = (),
     iterations: bool = False,
+    watch: Callable[[float], None] | None = None,
 ) -> Report:
     """Simulate to the end and report.
 
-    `trace` gives the sessions a trace program replays; without it they are read from the program's trace file.
-    `iterations` also records every iteration of every engine.  Raises RunError where the run cannot go on.
+    `trace` gives the sessions a trace program replays, each a list of (new, out, think, forced); without it those the
+    program carries.  `iterations` also records every iteration of every engine.  `watch` is told now and then which
+    fraction of the run is done.  A KeyboardInterrupt ends the run early: the report then says `partial`.  Raises
+    RunError where the run cannot go on.  Time is linear in the events, memory in the samples.
     """
-    kernel = Kernel(program, trace or _trace_of(program))
+    kernel = Kernel(program, trace or _carried(program))
     if iterations:
         kernel.claims.iterations = []
-    end = kernel.run()
+    try:
+        end = kernel.run(watch)
+    except KeyboardInterrupt:
+        return build_report(kernel, kernel.ctx.now, partial=True)
     return build_report(kernel, end)
 
 
-def _trace_of(program: ir.Program) -> Sequence[Sequence[tuple[float, float, float, float]]]:
+def _carried(program: ir.Program) -> Sequence[Rows]:
     return () if program.trace is None or program.trace.sessions is None else program.trace.sessions

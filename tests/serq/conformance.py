@@ -16,33 +16,33 @@ CORPUS = Path(__file__).resolve().parents[3] / "shared" / "conformance" / "serq"
 LOOSE = {"itl_p50": 0.01, "itl_p99": 0.01}
 
 
-def names(prefix: str = "") -> list[str]:
-    return sorted(path.stem for path in CORPUS.glob(f"{prefix}*.json"))
+def names(folder: Path = CORPUS, prefix: str = "") -> list[str]:
+    return sorted(path.stem for path in folder.glob(f"{prefix}*.json"))
 
 
-def expectation(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((CORPUS / f"{name}.json").read_text())
+def expectation(name: str, folder: Path = CORPUS) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / f"{name}.json").read_text())
     return found
 
 
-def compiled(case: dict[str, Any]) -> Any:
+def compiled(case: dict[str, Any], folder: Path = CORPUS) -> Any:
     files, settings = case["files"], case["settings"]
     workload = files.get("workload")
     return compile_program(
-        CORPUS / files["program"],
-        workload=None if workload is None else CORPUS / workload,
+        folder / files["program"],
+        workload=None if workload is None else folder / workload,
         **{key: settings[key] for key in ("sets", "defs", "seed", "horizon", "warmup", "arrivals") if key in settings},
     )
 
 
-def differences(name: str) -> list[str]:
+def differences(name: str, folder: Path = CORPUS) -> list[str]:
     """Every departure, as `path: expected, got`; empty when the program conforms."""
-    case = expectation(name)
+    case = expectation(name, folder)
     expect = case["expect"]
     if expect["status"] == "error":
-        return _refusal(case, expect)
+        return _refusal(case, expect, folder)
     try:
-        report = run(compiled(case), iterations="iterations" in expect)
+        report = run(compiled(case, folder), iterations="iterations" in expect)
     except (SerqError, RunError) as error:
         return [f"refused: {error}"]
     found: list[str] = []
@@ -58,9 +58,9 @@ def differences(name: str) -> list[str]:
     return found
 
 
-def _refusal(case: dict[str, Any], expect: dict[str, Any]) -> list[str]:
+def _refusal(case: dict[str, Any], expect: dict[str, Any], folder: Path) -> list[str]:
     try:
-        program = compiled(case)
+        program = compiled(case, folder)
     except SerqError as error:
         if expect["phase"] != "compile":
             return [f"phase: expected {expect['phase']}, refused when compiled: {error}"]

@@ -30,6 +30,7 @@ __all__ = ["Kernel"]
 _MACHINE = 0x5851F42D4C957F2D
 _EVICTION = 0x2545F4914F6CDD1D
 _WARMUP, _EVENT, _TICK = 0, 1, 2
+_WATCHED = 2048
 
 
 class Kernel:
@@ -198,8 +199,8 @@ class Kernel:
         for series, value in zip(self.gauges, self._gauge_functions, strict=True):
             series.record(self.ctx.now, value(self.no_attrs))
 
-    def run(self) -> float:
-        """Run to the end; returns the end time."""
+    def run(self, watch: Callable[[float], None] | None = None) -> float:
+        """Run to the end; returns the end time.  `watch` is told the fraction done every few thousand events."""
         program = self.program
         horizon = program.horizon if program.horizon is not None else 0.0
         if program.warmup > 0:
@@ -216,7 +217,15 @@ class Kernel:
             self.events += 1
             action(payload)
             self._conclude()
+            if watch is not None and not self.events % _WATCHED:
+                watch(self._fraction(horizon))
         return self._finish(horizon)
+
+    def _fraction(self, horizon: float) -> float:
+        wanted = self.program.arrivals
+        if wanted:
+            return (self.population.arrivals - self.population.count) / wanted
+        return self.ctx.now / horizon
 
     def _finish(self, horizon: float) -> float:
         wanted = self.program.arrivals

@@ -1,0 +1,244 @@
+"""`castq run` and `castq check`: serving programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from tensor_cast.errors import InvalidValueError
+
+if TYPE_CHECKING:
+    from serq import ir
+    from serq.report import Report
+
+__all__ = ["CHECK_EXAMPLE", "RUN_EXAMPLE", "check", "run"]
+
+RUN_EXAMPLE: Final = "Example: castq run examples/serving/chat.sq --seed 3 -- --rate 2"
+CHECK_EXAMPLE: Final = "Example: castq check examples/serving/chat.sq"
+_REFUSED: Final = 1
+_STATISTICS: Final = ("count", "mean", "ci", "cv2", "p99")
+
+File = Annotated[str, typer.Argument(metavar="FILE", help="The program: a .sq file.")]
+ProgramInputs = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[-- --NAME VALUE]...", help="Inputs of the program, after two dashes."),
+]
+Workload = Annotated[
+    str | None, typer.Option(metavar="FILE", help="The workload of a deployment that does not hold its own.")
+]
+Seed = Annotated[int | None, typer.Option(help="Seed of every random stream.")]
+Horizon = Annotated[float | None, typer.Option(help="End of the run, in the program's time unit.")]
+Warmup = Annotated[float | None, typer.Option(help="Start of the measured time.")]
+Arrivals = Annotated[int | None, typer.Option(help="Sessions to let in; the run ends when they have left.")]
+Sets = Annotated[
+    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Set an input; repeat for several.")
+]
+Defs = Annotated[
+    list[str] | None, typer.Option("--def", metavar="NAME=EXPR", help="Replace a definition; repeat for several.")
+]
+Trace = Annotated[str | None, typer.Option(metavar="FILE", help="Replay another trace.")]
+Dump = Annotated[
+    str | None,
+    typer.Option(metavar="FOLDER", help="Write samples, gauges and iterations as CSV files into a new folder."),
+]
+Samples = Annotated[bool, typer.Option("--samples", help="Keep samples and change points in the JSON.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
+
+
+def run(
+    file: File,
+    inputs: ProgramInputs = None,
+    workload: Workload = None,
+    seed: Seed = None,
+    horizon: Horizon = None,
+    warmup: Warmup = None,
+    arrivals: Arrivals = None,
+    sets: Sets = None,
+    defs: Defs = None,
+    trace: Trace = None,
+    dump: Dump = None,
+    samples: Samples = False,
+    as_json: AsJson = False,
+) -> None:
+    """Simulate a serving program and report.
+
+    Deterministic: the same program, inputs and seed give the same report.  Ctrl-C ends the run and reports what it has,
+    marked partial.  Exit code 0 when the run came to its end; 1 if the program was refused, the run failed or a session
+    is stuck; 2 for a wrong call; 130 after Ctrl-C.
+    """
+    from castq.commands import show
+
+    settings = {"seed": seed, "horizon": horizon, "warmup": warmup, "arrivals": arrivals, "trace": trace}
+    program = _compiled(file, workload, {**_pairs(sets, "--set"), **_inputs(inputs)}, _pairs(defs, "--def"), settings)
+    report = _simulated(program, iterations=dump is not None)
+    if dump is not None:
+        _dump(report, dump)
+    if as_json:
+        show.print_json(report.to_json(samples=samples))
+    else:
+        _show(report)
+    if report.partial:
+        raise typer.Exit(130)
+    if any(pool.stuck for pool in report.pools):
+        raise typer.Exit(_REFUSED)
+
+
+def check(
+    file: File,
+    inputs: ProgramInputs = None,
+    workload: Workload = None,
+    sets: Sets = None,
+    defs: Defs = None,
+    as_json: AsJson = False,
+) -> None:
+    """Read and check a serving program without running it, and say what it declares.
+
+    Exit code 0 if it is sound, 1 if it is refused, 2 for a wrong call.
+    """
+    from castq.commands import show
+
+    sound = _compiled(file, workload, {**_pairs(sets, "--set"), **_inputs(inputs)}, _pairs(defs, "--def"), {})
+    facts: dict[str, Any] = {
+        "stages": [f"{_member(stage.name, stage.index)}: {stage.kind}" for stage in sound.stages],
+        "pools": [f"{_member(pool.name, pool.index)}: {pool.cap:g} units" for pool in sound.pools],
+        "arrivals": sound.arrival.kind,
+        "observes": list(sound.observes),
+        "gauges": [gauge.name for gauge in sound.gauges],
+        "claims": [claim.name for claim in sound.claims],
+        "run": {"horizon": sound.horizon, "warmup": sound.warmup, "seed": sound.seed, "arrivals": sound.arrivals},
+    }
+    if as_json:
+        show.print_json({"program": file, **facts})
+    else:
+        show.print_tree(f"{file} is sound", facts)
+
+
+def _compiled(
+    file: str, workload: str | None, sets: dict[str, Any], defs: dict[str, str], settings: dict[str, Any]
+) -> ir.Program:
+    from serq.compile import compile as compile_program
+    from serq.errors import SerqError
+
+    try:
+        return compile_program(Path(file), workload=workload, sets=sets, defs=defs, **settings)
+    except SerqError as error:
+        typer.echo("\n\n".join(str(one) for one in error.errors), err=True)
+        raise typer.Exit(_REFUSED) from None
+    except OSError as error:
+        typer.echo(f"castq: {error.filename or file}: {error.strerror}", err=True)
+        raise typer.Exit(_REFUSED) from None
+
+
+def _simulated(program: ir.Program, *, iterations: bool) -> Report:
+    from serq.errors import SerqError
+    from serq.runner import run as run_program
+    from serq.sim.context import RunError
+
+    try:
+        with _progress() as watch:
+            return run_program(program, iterations=iterations, watch=watch)
+    except (RunError, SerqError) as error:
+        typer.echo(f"castq: {error}", err=True)
+        raise typer.Exit(_REFUSED) from None
+
+
+def _dump(report: Report, folder: str) -> None:
+    from serq.dump import dump_csv
+
+    try:
+        dump_csv(report, Path(folder))
+    except OSError as error:
+        typer.echo(f"castq: --dump {folder}: {error.strerror}", err=True)
+        raise typer.Exit(_REFUSED) from None
+
+
+def _pairs(texts: Sequence[str] | None, option: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for text in texts or ():
+        name, given, value = text.partition("=")
+        if not given or not name:
+            raise InvalidValueError(f"{option} {text!r}: expected NAME=VALUE")
+        found[name.strip()] = value.strip()
+    return found
+
+
+def _inputs(words: Sequence[str] | None) -> dict[str, str]:
+    """`--name value` and `--name=value`, as they stand after the two dashes."""
+    found: dict[str, str] = {}
+    left = list(words or ())
+    while left:
+        word = left.pop(0)
+        if not word.startswith("--"):
+            raise InvalidValueError(f"input {word!r}: expected --NAME VALUE after the two dashes")
+        name, given, value = word[2:].partition("=")
+        if not given and not left:
+            raise InvalidValueError(f"input --{name} has no value")
+        found[name.replace("-", "_")] = value if given else left.pop(0)
+    return found
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[float], None] | None]:
+    """A bar on a terminal's standard error; nothing where none is looked at."""
+    import sys
+
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.progress import Progress
+
+    from castq.commands import show
+
+    with Progress(console=show.console(error=True), transient=True) as bar:
+        task = bar.add_task("simulating", total=1.0)
+        yield lambda done: bar.update(task, completed=done)
+
+
+def _show(report: Report) -> None:
+    from castq.commands import show
+
+    state = "interrupted, partial" if report.partial else "ended"
+    typer.echo(
+        f"{state} at {report.end:.6g} (measured from {report.warmup:.6g}, seed {report.seed}): {report.arrivals} "
+        f"sessions arrived, {report.ended} ended, {report.turns} turns, {report.events} events"
+    )
+    _table(show, "client", ("name", *_STATISTICS), list(report.client.values()))
+    _table(show, "observed", ("name", *_STATISTICS), list(report.observes.values()))
+    _table(show, "gauges", ("name", "mean", "ci", "min", "max"), list(report.gauges.values()))
+    stages = ("utilization", "throughput", "mean_number", "mean_wait", "mean_service", "iterations", "mean_itl")
+    _table(show, "stages", ("name", *stages), report.stages)
+    pools = ("mean_used", "mean_cached", "mean_queue", "mean_wait", "admissions", "preemptions", "rejected", "stuck")
+    _table(show, "pools", ("name", *pools), report.pools)
+    _table(show, "claims", ("name", "result", "checked", "failures", "first", "note"), report.claims)
+
+
+def _table(show: Any, title: str, columns: Sequence[str], rows: Sequence[Any]) -> None:
+    if not rows:
+        return
+    typer.echo()
+    head = (title, *columns[1:])
+    cells = [[_cell(row, column) for column in columns] for row in rows]
+    kept = [i for i in range(len(head)) if i == 0 or any(row[i] for row in cells)]
+    show.print_table(
+        [head[i].replace("_", " ") for i in kept],
+        [[row[i] for i in kept] for row in cells],
+        right=[head[i].replace("_", " ") for i in kept if i and head[i] not in ("result", "note")],
+        fold=False,
+    )
+
+
+def _cell(row: Any, column: str) -> str:
+    value = getattr(row, column)
+    if column == "name":
+        return _member(value, getattr(row, "index", None))
+    if value is None:
+        return ""
+    return f"{value:.6g}" if isinstance(value, float | int) else str(value)
+
+
+def _member(name: str, index: int | None) -> str:
+    return name if index is None else f"{name}[{index}]"
