@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from serq import ir, tree
 from serq.errors import Place, SerqError, fail
 from serq.moments import MOMENTS, Moment
-from serq.names import BUILTINS, RESERVED
+from serq.names import BUILTINS, QUEUE_WORDS, RESERVED, RETIRED_NAMES
 
 __all__ = [
     "Amount",
@@ -64,6 +64,7 @@ class Resource:
     engine: Engine | None = None
     latency: ir.Expr | None = None
     ran: bool = False
+    side: str = "server"
     constant_rate: bool = False
     row: ir.Stage | None = None
 
@@ -100,6 +101,7 @@ class Queue:
     engine: Engine | None = None
     nic: Resource | None = None
     names: set[str] = field(default_factory=set)
+    scene: object = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +143,7 @@ class Scope:
     holds: tuple[Frame, ...] = ()
     leg: bool = False
     depth: int = 0
+    calls: tuple[str, ...] = ()
 
     def to(self, moment: str) -> Scope:
         """The same place at another moment."""
@@ -159,6 +162,8 @@ class Build:
         self.seed = seed
         self.lets: dict[str, float] = {}
         self.defs: dict[str, Definition] = {}
+        self.client_lets: dict[str, float] = {}
+        self.client_defs: dict[str, Definition] = {}
         self.resources: dict[str, Resource] = {}
         self.queues: dict[str, Queue] = {}
         self.engines: dict[str, Engine] = {}
@@ -209,6 +214,14 @@ class Build:
             first.errors = tuple(self.errors)
             raise first
 
+    def lets_of(self, side: str) -> dict[str, float]:
+        """The constants of a side: each file of the split edition has its own."""
+        return self.client_lets if side == "client" else self.lets
+
+    def defs_of(self, side: str) -> dict[str, Definition]:
+        """The definitions of a side."""
+        return self.client_defs if side == "client" else self.defs
+
     # --- names --------------------------------------------------------------------------------------------------------
 
     def declare(self, what: str, name: str, at: Place) -> None:
@@ -217,6 +230,9 @@ class Build:
             raise fail("structure", f"{name!r} is a word of the language", at, code="E-reserved-word")
         if name in BUILTINS and not (self.seed and name in _ROW and what in ("stage", "pool")):
             raise fail("structure", f"{name!r} is an attribute every session has", at, code="E-reserved-word")
+        retired = not self.seed and what in ("attribute", "constant") and name in RETIRED_NAMES
+        if retired or (what == "queue" and name in QUEUE_WORDS):
+            raise fail("structure", f"{name!r} is a word of the language", at, code="E-reserved-word")
         known = self.taken.get(name)
         if known and (known[0] != what or what not in ("constant", "attribute", "observation")):
             twice = "twice" if known[0] == what else f"as {_article(known[0])} and as {_article(what)}"

@@ -34,7 +34,7 @@ def compile(
     file; the other arguments are the settings of the run.  Raises `SerqError` when the program cannot be used, and
     `OSError` when a file cannot be read.
     """
-    settings = Settings(horizon, warmup, seed, arrivals, trace)
+    settings = _settings(horizon, warmup, seed, arrivals, trace)
     try:
         return _compile(path, source, workload, workload_source, dict(sets or {}), dict(defs or {}), settings)
     except RecursionError:
@@ -69,6 +69,20 @@ def _compile(
     return lower_split(deployment, parse_workload(other), settings, sets, defs)
 
 
+def _settings(
+    horizon: float | None, warmup: float | None, seed: int | None, arrivals: int | None, trace: str | None
+) -> Settings:
+    for name, value in (("horizon", horizon), ("warmup", warmup)):
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+            raise TypeError(f"{name!r} is a number, not {value!r}")
+    for name, whole in (("seed", seed), ("arrivals", arrivals)):
+        if whole is not None and (isinstance(whole, bool) or not isinstance(whole, int)):
+            raise TypeError(f"{name!r} is a whole number, not {whole!r}")
+        if whole is not None and not 0 <= whole < 2**64:
+            raise OverflowError(f"{name!r} lies between 0 and 2^64 - 1, not at {whole}")
+    return Settings(horizon, warmup, seed, arrivals, trace)
+
+
 def _source(path: str | Path | None, text: str | None, name: str) -> Source | None:
     if path is not None and text is not None:
         raise SerqError("structure", f"the {name} was given both as a file and as text")
@@ -81,14 +95,14 @@ def _source(path: str | Path | None, text: str | None, name: str) -> Source | No
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
         raise SerqError("syntax", "the file is not UTF-8 text", file=path.name) from None
 
 
 def _items(program: Source, root: Path | None) -> tuple[tree.Item, ...]:
     """The items of a single-file program with those of the files it uses, each file once."""
-    seen = {root} if root else set()
+    seen: set[Path | None] = {root} if root else set()
     return _with_included(parse_seed(program), program.name, root, root.parent if root else None, seen)
 
 

@@ -19,7 +19,7 @@ class Source:
 
     @classmethod
     def of(cls, name: str, text: str) -> Source:
-        return cls(name, text, tuple(text.splitlines()))
+        return cls(name, text, tuple(line.rstrip("\r") for line in text.split("\n")))
 
     def line(self, number: int) -> str:
         """The text of a line counted from 1, empty beyond the end."""

@@ -1,7 +1,7 @@
 """The interchange form: a compiled program as plain, closed, versioned values.
 
 Definitions are expanded, constants folded, names resolved to slots.  A program and its interchange form give identical
-results.  `to_json` writes it; `read_program` (in `ir_json`) reads it back and refuses unknown versions and nodes.
+results.  `to_json` writes it; `from_json` (both in `ir_json`) reads it back and refuses unknown versions and nodes.
 """
 
 from __future__ import annotations
@@ -362,7 +362,10 @@ class Iteration:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step engine.  `chunk` <= 0 is no cap; `exclusive` replaces `iteration` by phase isolation."""
+    """A step engine.  `chunk` <= 0 is no cap; `exclusive` replaces `iteration` by phase isolation.
+
+    `budget` and `chunk` read the totals over the residents, and `waiting_count`, before the iteration.
+    """
 
     budget: Expr
     cost: Expr

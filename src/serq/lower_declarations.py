@@ -13,7 +13,16 @@ from serq.moments import MOMENTS
 from serq.names import NO_DEFINITION
 from serq.syntax import parse_expression
 
-__all__ = ["Inputs", "add_definitions", "add_lets", "assigned_names", "check_definition_order", "constant_scope", "observed_names", "setting"]
+__all__ = [
+    "Inputs",
+    "add_definitions",
+    "add_lets",
+    "assigned_names",
+    "check_definition_order",
+    "constant_scope",
+    "observed_names",
+    "setting",
+]
 
 _OPTIONS = ("seed", "horizon", "warmup", "arrivals", "trace", "set", "def", "json", "dump", "workload", "instance")
 
@@ -28,7 +37,9 @@ def setting(name: str, value: Number, build: Build) -> float:
     """The number an override stands for: a number, or the text of a constant expression."""
     if isinstance(value, int | float):
         return float(value)
-    return constant(parse_expression(Source.of(f"override {name}", value)), constant_scope(build), f"the value of {name!r}")
+    return constant(
+        parse_expression(Source.of(f"override {name}", value)), constant_scope(build), f"the value of {name!r}"
+    )
 
 
 class Inputs:
@@ -59,14 +70,18 @@ class Inputs:
 
     def _input(self, call: tree.CallExpr, build: Build, side: str) -> float:
         if build.seed:
-            raise fail("call", "'args.number' belongs to the split edition", call.at, hint="override a 'let' by its name")
+            raise fail(
+                "call", "'args.number' belongs to the split edition", call.at, hint="override a 'let' by its name"
+            )
         if "std/args" not in build.uses:
             raise fail("structure", "'args.number' needs 'use \"std/args\";'", call.at)
         if len(call.args) != 2 or not isinstance(call.args[0], tree.Text):
             raise fail("call", "'args.number' takes a name in quotes and a default", call.at)
         name = call.args[0].value
         if name in _OPTIONS:
-            raise fail("override", f"an input may not be called {name!r}: the runner has an option of this name", call.at)
+            raise fail(
+                "override", f"an input may not be called {name!r}: the runner has an option of this name", call.at
+            )
         if name in self.known:
             raise fail("override", f"the input {name!r} is used twice", call.at)
         self.known[name] = call.at
@@ -83,23 +98,26 @@ def add_lets(items: Iterable[tree.Item], build: Build, inputs: Inputs, side: str
 
 def _let(let: tree.LetDecl, build: Build, inputs: Inputs, side: str) -> None:
     build.declare("constant", let.name, let.name_at)
-    build.lets[let.name] = inputs.value(let, build, side)
+    build.lets_of(side)[let.name] = inputs.value(let, build, side)
 
 
-def add_definitions(items: Iterable[tree.Item], build: Build, defs: Mapping[str, str]) -> None:
+def add_definitions(items: Iterable[tree.Item], build: Build, defs: Mapping[str, str], side: str) -> None:
     """Declare the definitions in order; a body calls only earlier ones."""
     for item in items:
         if isinstance(item, tree.DefDecl):
-            build.guard(lambda item=item: _define(item, build, defs))  # type: ignore[misc]
+            build.guard(lambda item=item: _define(item, build, defs, side))  # type: ignore[misc]
 
 
-def _define(decl: tree.DefDecl, build: Build, defs: Mapping[str, str]) -> None:
+def _define(decl: tree.DefDecl, build: Build, defs: Mapping[str, str], side: str) -> None:
     for word in (decl.name, *decl.params):
         if word in NO_DEFINITION:
             raise fail("structure", f"{word!r} is a word of the language", decl.at, code="E-reserved-word")
     if len(set(decl.params)) < len(decl.params):
         raise fail("structure", f"{decl.name!r} has two parameters of one name", decl.at)
-    build.declare("definition", decl.name, decl.at)
+    known = build.defs_of(side)
+    if decl.name in known or build.taken.get(decl.name, ("definition",))[0] != "definition":
+        build.declare("definition", decl.name, decl.at)
+    build.taken.setdefault(decl.name, ("definition", decl.at))
     if decl.name in defs:
         if decl.value is None:
             raise fail("override", f"{decl.name!r} is a definition of statements and cannot be replaced", None)
@@ -108,17 +126,17 @@ def _define(decl: tree.DefDecl, build: Build, defs: Mapping[str, str]) -> None:
     for name, at in _calls(decl):
         if name == decl.name:
             raise fail("call", f"{name!r} calls itself; a definition is written out where it is called", at)
-    build.defs[decl.name] = Definition(decl, len(build.defs))
+    known[decl.name] = Definition(decl, len(known))
 
 
-def check_definition_order(items: Iterable[tree.Item], build: Build) -> None:
+def check_definition_order(build: Build, side: str) -> None:
     """Refuse a body that calls a definition declared after it."""
-    for item in items:
-        if isinstance(item, tree.DefDecl) and item.name in build.defs:
-            order = build.defs[item.name].order
-            for name, at in _calls(build.defs[item.name].decl):
-                if name in build.defs and build.defs[name].order > order:
-                    build.errors.append(fail("call", f"{name!r} is declared after {item.name!r}, which calls it", at))
+    known = build.defs_of(side)
+    for definition in known.values():
+        for name, at in _calls(definition.decl):
+            if name in known and known[name].order > definition.order:
+                message = f"{name!r} is declared after {definition.decl.name!r}, which calls it"
+                build.errors.append(fail("call", message, at))
 
 
 def _calls(decl: tree.DefDecl) -> Iterator[tuple[str, Place]]:
@@ -146,8 +164,9 @@ def _expressions(statement: tree.Statement) -> Iterator[tree.Expression]:
 def assigned_names(body: tree.Body) -> Iterator[tuple[str, Place]]:
     """The attributes a body assigns, in the order of the text."""
     for one in nested(body):
-        if isinstance(one, tree.SetStatement) and one.word != "observe":
-            yield one.name, one.name_at
+        if isinstance(one, tree.SetStatement):
+            if one.word != "observe":
+                yield one.name, one.name_at
         elif isinstance(one, tree.CostRecord | tree.ChooseStatement):
             yield one.name, one.name_at
         elif isinstance(one, tree.NameStatement):

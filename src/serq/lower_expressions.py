@@ -98,8 +98,8 @@ def _conditional(expr: tree.Conditional, scope: Scope) -> Value:
 def _draw(expr: tree.Draw, scope: Scope) -> Value:
     arity = DISTRIBUTIONS.get(expr.name)
     if arity is None:
-        hint = closest(expr.name, DISTRIBUTIONS) or f"the distributions are {', '.join(DISTRIBUTIONS)}"
-        raise fail("call", f"no distribution is called {expr.name!r}", expr.at, hint=hint)
+        nearest = closest(expr.name, DISTRIBUTIONS) or f"the distributions are {', '.join(DISTRIBUTIONS)}"
+        raise fail("call", f"no distribution is called {expr.name!r}", expr.at, hint=nearest)
     if not scope.moment.draws:
         hint = "draw before, into an attribute: 'set x = ~…;'" if scope.moment.attributes else None
         raise fail("draw", f"{scope.moment.name} may not draw", expr.at, hint=hint)
@@ -117,9 +117,9 @@ def _arity(name: str, wanted: int, found: int, at: Place) -> Exception:
 
 def _call(expr: tree.CallExpr, scope: Scope) -> Value:
     name, build = expr.name, scope.build
-    if name == "cost" and "cost" not in build.defs:
+    if name == "cost":
         return cost_call(expr, scope)
-    if name in build.defs:
+    if name in build.defs_of(scope.side):
         return _expand(expr, scope)
     if scope.engine is not None and name in scope.engine.rates and scope.moment.name == "a step cost":
         return _rate(expr, scope, scope.engine)
@@ -141,8 +141,8 @@ def _call(expr: tree.CallExpr, scope: Scope) -> Value:
 
 
 def _unknown(expr: tree.CallExpr, scope: Scope) -> Exception:
-    known = {*FUNCTIONS, *POOL_QUERIES, *STAGE_QUERIES, *scope.build.defs, "blocksize"}
-    hint = "write 'x ^ y'" if expr.name == "pow" else closest(expr.name, known)
+    known = {*FUNCTIONS, *POOL_QUERIES, *STAGE_QUERIES, *scope.build.defs_of(scope.side), "blocksize"}
+    hint: str | None = "write 'x ^ y'" if expr.name == "pow" else closest(expr.name, known)
     if expr.name in _AGGREGATES:
         return fail("moment", f"{expr.name!r} reads an observation only in a claim 'at end'", expr.at)
     if expr.name == "args.number":
@@ -238,7 +238,7 @@ def _uses(body: tree.Expression, name: str) -> int:
 
 
 def _expand(expr: tree.CallExpr, scope: Scope) -> Value:
-    decl = scope.build.defs[expr.name].decl
+    decl = scope.build.defs_of(scope.side)[expr.name].decl
     if decl.value is None:
         raise fail("call", f"{expr.name!r} is a definition of statements, not of a value", expr.at)
     if len(expr.args) != len(decl.params):
@@ -281,9 +281,10 @@ def _aggregate(expr: tree.Aggregate, scope: Scope) -> Value:
     for index in range(int(count)):
         inner = scope.but(names={**scope.names, expr.var: Value(ir.Num(float(index)))}, depth=depth)
         term = lower_number(expr.body, inner)
-        if total is None:
-            total = term
-        else:
-            total = binary("+", total, term) if expr.op == "sum" else call(expr.op, total, term)
+        total = term if total is None else _fold(expr.op, total, term)
     assert total is not None
     return Value(total)
+
+
+def _fold(op: str, total: ir.Expr, term: ir.Expr) -> ir.Expr:
+    return binary("+", total, term) if op == "sum" else call(op, total, term)

@@ -19,24 +19,19 @@ _Block = Callable[[tree.Body, Scope], int]
 
 def lower_hold(statement: tree.HoldStatement, scope: Scope, block: _Block) -> Sequence[ir.Stmt]:
     """The hold with its header, body, cache and lease."""
-    build = scope.build
     resolved = [resolve(part.pool, scope, "pool") for part in statement.parts]
     pools = [pool for pool, _ in resolved]
     _check_clauses(statement, pools, scope)
     header = scope.to("admission")
     bindings = _bindings(statement, header)
-    held = tuple(
-        _part(part, pool, ref, header) for part, (pool, ref) in zip(statement.parts, resolved, strict=True)
-    )
+    held = tuple(_part(part, pool, ref, header) for part, (pool, ref) in zip(statement.parts, resolved, strict=True))
     reuse = None
     if statement.reuse is not None:
         value = lower(statement.reuse, header)
         spend(value, pools, scope, statement.reuse.at)
         reuse = _kept(value, pools, header, statement.reuse.at)
     prefix, private = lower_chain(statement.prefix, scope)
-    inside = scope.but(
-        holds=(*scope.holds, Frame(frozenset(pool.name for pool in pools), statement.cache is not None))
-    )
+    inside = scope.but(holds=(*scope.holds, Frame(frozenset(pool.name for pool in pools), statement.cache is not None)))
     body = block(statement.body, inside)
     cache = None
     if statement.cache is not None:

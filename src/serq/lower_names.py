@@ -42,8 +42,9 @@ def _word(name: str, at: Place, scope: Scope) -> Value:
         return Value(ir.Ctx("now"))
     if name == "self" and scope.queue is not None:
         return Value(scope.member if scope.member is not None else ir.Num(0.0))
-    if name in build.lets:
-        return Value(ir.Num(build.lets[name]))
+    lets = build.lets_of(scope.side)
+    if name in lets:
+        return Value(ir.Num(lets[name]))
     if name in CONTEXT_WORDS:
         if name not in scope.moment.words:
             raise fail("moment", f"{name!r} does not exist in {scope.moment.name}", at)
@@ -70,7 +71,7 @@ def _register(name: str, scope: Scope) -> int | None:
 def readable_names(scope: Scope) -> set[str]:
     """The attributes this side may read, by the names it writes."""
     build = scope.build
-    if scope.side == "seed":
+    if scope.side in ("seed", "everywhere"):
         return set(build.slots)
     if scope.side == "server":
         return build.sides["server"] | {"serial", "cached", "computed"}
@@ -90,7 +91,7 @@ def attribute_slot(name: str, scope: Scope) -> int:
     build = scope.build
     if scope.side == "entry" and scope.queue is not None and name in scope.queue.names:
         return build.slot(f"{scope.queue.name}.{name}")
-    if scope.side in ("server", "entry") and name in build.params:
+    if scope.side in ("server", "entry", "everywhere") and name in build.params:
         return build.params[name]
     return build.slot(name)
 
@@ -120,11 +121,11 @@ def _unreadable(name: str, at: Place, scope: Scope, readable: set[str]) -> Excep
         return fail("signature", f"{name!r} belongs to the server; the workload does not see it", at, hint=hint)
     if name in build.resources or name in build.queues:
         return fail("name", f"{name!r} names a resource, not a value", at)
-    if name in build.defs:
+    if name in build.defs_of(scope.side):
         return fail("call", f"{name!r} is a definition: call it with its arguments", at)
     if name in RETIRED_WORDS:
         return fail("name", f"{name!r} is retired", at, hint=f"write {RETIRED_WORDS[name]!r}")
-    known = readable | set(build.lets) | set(scope.names) | set(scope.moment.words)
+    known = readable | set(build.lets_of(scope.side)) | set(scope.names) | set(scope.moment.words)
     return fail("name", f"nothing is called {name!r} here", at, hint=closest(name, known))
 
 
@@ -174,7 +175,7 @@ def _mark(path: tree.Path, scope: Scope) -> Value:
     build, name = scope.build, path.text
     queue = build.queues.get(path.parts[0].name)
     engine = build.engines.get(path.parts[0].name)
-    if scope.side not in ("server", "entry", "seed"):
+    if scope.side == "client":
         raise fail("signature", f"{name!r} belongs to the deployment", path.at)
     if not scope.moment.attributes:
         raise fail("moment", f"{name!r} cannot be read in {scope.moment.name}", path.at)

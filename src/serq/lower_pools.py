@@ -147,5 +147,3 @@ def _check_rate(resource: Resource, capacity: ir.Expr, at: Place) -> None:
         if not capacity.value >= 0:
             raise fail("value", f"the capacity of {resource.name!r} is not negative", at)
         resource.constant_rate = capacity.value > 0
-
-

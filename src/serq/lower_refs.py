@@ -64,6 +64,7 @@ def resolve(path: tree.Path, scope: Scope, kind: str, *, whole: bool = False) ->
         raise no_resource(kind, tree.Path(path.at, written.parts), scope)
     resource, own, inner = found
     written, inner = unfold(path, scope)
+    _check_side(resource, path, scope)
     index = next((part.index for part in written.parts if part.index is not None), None)
     if index is None:
         if resource.family and own is None and not whole:
@@ -75,6 +76,12 @@ def resolve(path: tree.Path, scope: Scope, kind: str, *, whole: bool = False) ->
             )
         return resource, resource.ref(own)
     return resource, resource.ref(_index(resource, index, inner, path.at))
+
+
+def _check_side(resource: Resource, path: tree.Path, scope: Scope) -> None:
+    if scope.side in ("client", "server", "entry") and (resource.side == "client") != (scope.side == "client"):
+        owner = "workload" if resource.side == "client" else "deployment"
+        raise fail("signature", f"{resource.name!r} belongs to the {owner}", path.at)
 
 
 def _indexed(path: tree.Path) -> str:

@@ -119,9 +119,7 @@ def _share(written: str | None, placed: _Placed, scope: Scope, at: Place) -> str
         if not resource.constant_rate:
             message = f"a flow needs 'ps' stages of a constant capacity above 0; {resource.name!r} is none"
             raise fail("structure", message, at)
-    if build.share is not None and build.share != share:
-        raise fail("structure", "the flows of a program share one policy", at)
-    build.share = share
+    build.share = build.share or share
     return share
 
 
@@ -137,9 +135,7 @@ def lower_transfer(statement: tree.TransferStatement, scope: Scope) -> Sequence[
     return (run, *copy_content(statement.source, statement.target, statement.load, scope))
 
 
-def copy_content(
-    source: tree.Path, target: tree.Path, load: tree.Expression, scope: Scope
-) -> Sequence[ir.Stmt]:
+def copy_content(source: tree.Path, target: tree.Path, load: tree.Expression, scope: Scope) -> Sequence[ir.Stmt]:
     """`from P to Q (n)`: the content is loaded into the hold of Q, then P is released."""
     pool, ref = resolve(target, scope, "pool")
     if not any(pool.name in frame.pools for frame in scope.holds):

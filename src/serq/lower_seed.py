@@ -53,8 +53,8 @@ class _Seed:
 
     def declare(self, defs: Mapping[str, str]) -> None:
         build = self.build
-        add_definitions(self.items, build, defs)
-        check_definition_order(self.items, build)
+        add_definitions(self.items, build, defs, "seed")
+        check_definition_order(build, "seed")
         add_lets(self.items, build, self.inputs, "seed")
         self.inputs.finish()
         for name in defs:
@@ -131,7 +131,9 @@ class _Seed:
             )
 
     def _stage_rows(self, resource: Resource, decl: tree.StageDecl) -> list[ir.Stage]:
-        return lower_step(resource, decl, self.scope) if decl.kind == "step" else lower_stage(resource, decl, self.scope)
+        return (
+            lower_step(resource, decl, self.scope) if decl.kind == "step" else lower_stage(resource, decl, self.scope)
+        )
 
     def measures(self) -> None:
         build = self.build

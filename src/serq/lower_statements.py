@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from serq import ir, tree
-from serq.build import Amount, Frame, Macro, Resource, Scope, Value
+from serq.build import Amount, Macro, Resource, Scope, Value
 from serq.costs import spend
 from serq.errors import Place, closest, fail
 from serq.fold import parts
@@ -165,8 +165,8 @@ def _word(statement: tree.WordStatement, scope: Scope) -> Sequence[ir.Stmt]:
     if scope.side in ("seed", "client"):
         return (ir.End("session"),)
     if scope.side == "entry" or scope.holds or scope.leg:
-        raise fail("structure", "'end' finishes a turn outside holds, legs and entries", at)
-    return (ir.End("turn"),)
+        raise fail("structure", "'end' stands outside holds, legs and entries of a server", at)
+    return (ir.End("session"),)
 
 
 def _guard(test: tree.Expression, scope: Scope) -> ir.Expr:
@@ -215,8 +215,9 @@ def _amount(statement: tree.AmountStatement, scope: Scope) -> Sequence[ir.Stmt]:
     if isinstance(value.expr, ir.Num) and not value.expr.value >= 0:
         raise fail("value", f"a negative amount of {pool.name!r}", statement.pool.at)
     whole_amount(value.expr, pool, statement.pool.at, scope)
-    make = {"grow": ir.Grow, "shrink": ir.Shrink, "load": ir.Load}[statement.word]
-    return (make(ref, value.expr),)
+    if statement.word == "grow":
+        return (ir.Grow(ref, value.expr),)
+    return (ir.Shrink(ref, value.expr) if statement.word == "shrink" else ir.Load(ref, value.expr),)
 
 
 def whole_amount(expr: ir.Expr, pool: Resource, at: Place, scope: Scope) -> None:
@@ -231,14 +232,15 @@ def whole_amount(expr: ir.Expr, pool: Resource, at: Place, scope: Scope) -> None
 
 def _call(statement: tree.CallStatement, scope: Scope) -> Sequence[ir.Stmt]:
     build, name = scope.build, statement.name
-    if name in build.defs:
-        return _expand(statement, build.defs[name].decl, scope)
+    defs = build.defs_of(scope.side)
+    if name in defs:
+        return _expand(statement, defs[name].decl, scope)
     engine = scope.queue.engine if scope.queue is not None and scope.queue.name == name else build.engines.get(name)
     if engine is not None and engine.decl is not None:
         from serq.lower_requests import lower_request
 
         return lower_request(statement, engine, scope)
-    names = [*build.engines, *(key for key, found in build.defs.items() if found.decl.value is None)]
+    names = [*build.engines, *(key for key, found in defs.items() if found.decl.value is None)]
     raise fail("call", f"no definition or engine is called {name!r}", statement.at, hint=closest(name, names))
 
 
@@ -283,8 +285,8 @@ def _mentions(body: tree.Body, name: str) -> int:
     for one in nested(body):
         for field in one.__slots__:
             value = getattr(one, field)
-            if isinstance(value, tree.Number | tree.Path | tree.CallExpr | tree.BinaryOp | tree.UnaryOp | tree.Conditional):
+            if isinstance(
+                value, tree.Number | tree.Path | tree.CallExpr | tree.BinaryOp | tree.UnaryOp | tree.Conditional
+            ):
                 total += sum(isinstance(e, tree.Path) and e.parts[0].name == name for e in expression_names(value))
     return total
-
-

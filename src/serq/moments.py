@@ -16,9 +16,10 @@ _COUNTS = frozenset({"queue", "busy", "used", "free", "holders", "queued"})
 _RESIDENT_TOTALS = frozenset({"decoders", "residents", "kv_decode", "kv_prefill"})
 _BATCH_TOTALS = _RESIDENT_TOTALS | {"tokens", "prefilled", "attention"}
 
-CONTEXT_WORDS = frozenset(
-    "waited size age last waiting present decoding admission remaining position demand served arrived".split()
-) | frozenset(_BATCH_TOTALS)
+_WORDS = """
+waited size age last waiting present decoding admission remaining position demand served arrived
+"""
+CONTEXT_WORDS = frozenset(_WORDS.split()) | _BATCH_TOTALS
 """Every word that exists only at some moments; `now` is apart because nearly every moment has it."""
 
 _RESIDENT_NAMES = {
@@ -53,7 +54,7 @@ _WORKER_NAMES = {
 class Moment:
     """What may be read at one moment.
 
-    `words` are its context words, `dotted` the engine's words of the split edition and the context word each stands for.
+    `words` are its context words; `dotted` maps the engine's words of the split edition to the context words they mean.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Which attributes are certainly set where they are needed: replies at the end of a turn, costs where they are spent."""
+"""Which attributes are certainly set where they are needed: replies when a turn ends, costs where they are spent."""
 
 from __future__ import annotations
 

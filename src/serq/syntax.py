@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from serq import tree
 from serq.errors import Source, fail
 from serq.syntax_seed import SeedParser
@@ -14,10 +16,7 @@ __all__ = ["is_deployment", "parse_deployment", "parse_expression", "parse_seed"
 def is_deployment(source: Source) -> bool:
     """Does the text hold `fn main`, and so belong to the split edition?"""
     tokens, _ = tokenize(source)
-    return any(
-        one.text == "fn" and one.kind == "name" and two.text == "main"
-        for one, two in zip(tokens, tokens[1:], strict=False)
-    )
+    return any(one.text == "fn" and one.kind == "name" and two.text == "main" for one, two in pairwise(tokens))
 
 
 def parse_seed(source: Source) -> tree.SeedProgram:

@@ -1,4 +1,4 @@
-"""The grammar of the declarations both editions share: constants, definitions, stages, pools, gauges, claims, workloads."""
+"""The grammar of the declarations both editions share: constants, definitions, stages, pools, measures, workloads."""
 
 from __future__ import annotations
 

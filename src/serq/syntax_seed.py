@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from serq import tree
 from serq.errors import closest, fail
 from serq.syntax_items import ItemParser
@@ -23,7 +25,7 @@ class SeedParser(ItemParser):
 
     def _item(self) -> tree.Item:
         word = self.token
-        readers = {
+        readers: dict[str, Callable[[], tree.Item]] = {
             "use": self.use_item,
             "let": self.let_item,
             "def": self.def_item,

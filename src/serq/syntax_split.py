@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from serq import tree
-from serq.errors import closest, fail
+from serq.errors import Place, closest, fail
 from serq.syntax_engine import EngineParser
 from serq.tokens import Token
 
@@ -41,7 +43,7 @@ class SplitParser(EngineParser):
         return tree.WorkloadFile(tuple(items))
 
     def _outer(self) -> tree.Item:
-        readers = {"use": self.use_item, "let": self.let_item, "def": self.def_item}
+        readers: dict[str, Callable[[], tree.Item]] = {"use": self.use_item, "let": self.let_item, "def": self.def_item}
         return readers[self.token.text]()
 
     def _workload_file_item(self) -> tree.Item:
@@ -65,7 +67,7 @@ class SplitParser(EngineParser):
             return self._outer()
         if self.sees("workload", "run") and self.ahead().text == "{":
             raise self._workload_here()
-        readers = {
+        readers: dict[str, Callable[[], tree.Item]] = {
             "stage": self._stage,
             "pool": self.pool_item,
             "device": self.device_item,
@@ -78,8 +80,7 @@ class SplitParser(EngineParser):
         }
         if word.kind != "name" or word.text not in readers:
             raise self.unexpected("a declaration or '}'", closest(word.text, _ITEMS))
-        item: tree.Item = readers[word.text]()
-        return item
+        return readers[word.text]()
 
     def _stage(self) -> tree.StageDecl:
         word = self.next()
@@ -159,11 +160,11 @@ class SplitParser(EngineParser):
 
     def _server(self) -> tree.ServerDecl:
         word = self.next()
-        params: tuple[tuple[str, bool, tree.Place], ...] = ()
+        params: tuple[tuple[str, bool, Place], ...] = ()
         if self.accept("("):
             params = self.many(self._parameter)
             self.expect(")")
-        reply: tuple[tuple[str, tree.Place], ...] = ()
+        reply: tuple[tuple[str, Place], ...] = ()
         if self.accept("reply"):
             self.expect("(")
             names = self.many(self.name)
@@ -171,7 +172,7 @@ class SplitParser(EngineParser):
             reply = tuple((name.text, name.at) for name in names)
         return tree.ServerDecl(word.at, params, reply, self.block())
 
-    def _parameter(self) -> tuple[str, bool, tree.Place]:
+    def _parameter(self) -> tuple[str, bool, Place]:
         hidden = self.sees("hidden") and self.ahead().kind == "name"
         if hidden:
             self.next()

@@ -94,7 +94,9 @@ class _Scanner:
             self.string()
         elif found := _NUMBER.match(self.text, self.position):
             self.number(found.end())
-        elif found := _NAME.match(self.text, self.position):
+        elif (found := _NAME.match(self.text, self.position)) and (
+            found.group()[0] == "_" or found.group()[0].isalpha()
+        ):
             self.add("name", found.group(), found.end())
         elif found := _OPERATOR.match(self.text, self.position):
             self.add("op", found.group(), found.end())

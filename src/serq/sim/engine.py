@@ -112,7 +112,13 @@ class EngineStage(StageState):
 
     def held(self, job: Job) -> float:
         """Units of the memory that the job's session has."""
-        return 0.0 if self.memory is None or job.session is None else job.session.allocated(self.memory)
+        memory, session, frame = self.memory, job.session, job.frame
+        if memory is None or session is None:
+            return 0.0
+        alone = frame is not None and frame.distinct and session.holds == [frame] and not session.leases
+        if alone and frame is not None and job.growing is memory:
+            return 0.0 if frame.released[job.frame_index] else frame.alloc[job.frame_index]
+        return session.allocated(memory)
 
     # --- forming an iteration -----------------------------------------------------------------------------------------
 
@@ -149,10 +155,15 @@ class EngineStage(StageState):
 
     def _resident_totals(self) -> None:
         ctx = self.kernel.ctx
-        ctx.residents = float(len(self.jobs))
-        ctx.decoders = float(sum(1 for job in self.jobs if job.mode == "decode"))
-        ctx.kv_decode = sum(self.held(job) for job in self.jobs if job.mode == "decode")
-        ctx.kv_prefill = sum(self.held(job) for job in self.jobs if job.mode != "decode")
+        decoders, kv_decode, kv_prefill = 0, 0.0, 0.0
+        for job in self.jobs:
+            if job.mode == "decode":
+                decoders += 1
+                kv_decode += self.held(job)
+            else:
+                kv_prefill += self.held(job)
+        ctx.residents, ctx.decoders = float(len(self.jobs)), float(decoders)
+        ctx.kv_decode, ctx.kv_prefill = kv_decode, kv_prefill
         ctx.tokens = ctx.prefilled = ctx.attention = 0.0
 
     def _guard_words(self) -> None:
@@ -296,15 +307,21 @@ class EngineStage(StageState):
 
     def _batch_totals(self) -> None:
         ctx = self.kernel.ctx
-        prefills = [job for job in self.grants if job.mode != "decode"]
-        decodes = [job for job in self.grants if job.mode == "decode"]
-        ctx.tokens = sum(job.granted for job in self.grants)
-        ctx.prefilled = sum(job.granted for job in prefills)
-        ctx.decoders = float(len(decodes))
-        ctx.residents = float(len(self.jobs))
-        ctx.kv_decode = sum(self.held(job) for job in decodes)
-        ctx.kv_prefill = sum(self.held(job) for job in prefills)
-        ctx.attention = sum(job.granted * (self._position(job) + job.granted / 2) for job in prefills)
+        tokens = prefilled = kv_decode = kv_prefill = attention = 0.0
+        decoders = 0
+        for job in self.grants:
+            n = job.granted
+            tokens += n
+            if job.mode == "decode":
+                decoders += 1
+                kv_decode += self.held(job)
+            else:
+                prefilled += n
+                kv_prefill += self.held(job)
+                attention += n * (self._position(job) + n / 2)
+        ctx.tokens, ctx.prefilled, ctx.attention = tokens, prefilled, attention
+        ctx.decoders, ctx.residents = float(decoders), float(len(self.jobs))
+        ctx.kv_decode, ctx.kv_prefill = kv_decode, kv_prefill
 
     @staticmethod
     def _position(job: Job) -> float:

@@ -171,6 +171,7 @@ class HoldFrame:
     reserved: list[float]
     released: list[bool]
     readings: list[Reading | None]
+    distinct: bool
     advanced: bool = False
     joined_at: float = 0.0
     order: int = 0
@@ -182,7 +183,8 @@ class HoldFrame:
     def of(cls, hold: CompiledHold, session: Session) -> HoldFrame:
         pools = [ref(session.attrs) for ref in hold.refs]
         n = len(pools)
-        return cls(hold, session, pools, [0.0] * n, [0.0] * n, [0.0] * n, [False] * n, [None] * n)
+        distinct = len({id(pool) for pool in pools}) == n
+        return cls(hold, session, pools, [0.0] * n, [0.0] * n, [0.0] * n, [False] * n, [None] * n, distinct)
 
 
 def run_ops(ops: Ops, session: Session) -> Wait:
