@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from serq import ir, tree
@@ -34,7 +35,7 @@ def compile(
     file; the other arguments are the settings of the run.  Raises `SerqError` when the program cannot be used, and
     `OSError` when a file cannot be read.
     """
-    settings = _settings(horizon, warmup, seed, arrivals, trace)
+    settings = replace(_settings(horizon, warmup, seed, arrivals, trace), folder=_folder(path, workload))
     try:
         return _compile(path, source, workload, workload_source, dict(sets or {}), dict(defs or {}), settings)
     except RecursionError:
@@ -81,6 +82,12 @@ def _settings(
         if whole is not None and not 0 <= whole < 2**64:
             raise OverflowError(f"{name!r} lies between 0 and 2^64 - 1, not at {whole}")
     return Settings(horizon, warmup, seed, arrivals, trace)
+
+
+def _folder(path: str | Path | None, workload: str | Path | None) -> str:
+    """Where a relative trace is read from: beside the workload, or the current directory for text."""
+    home = workload if workload is not None else path
+    return "" if home is None else str(Path(home).resolve().parent)
 
 
 def _source(path: str | Path | None, text: str | None, name: str) -> Source | None:

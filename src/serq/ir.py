@@ -399,11 +399,15 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """A trace file and whether session i replays its session i mod N; `sessions` when the rows are carried along."""
+    """A trace file and whether session i replays its session i mod N; `sessions` when the rows are carried along.
+
+    `folder` is where a relative path is read from on this machine; the interchange form leaves it out.
+    """
 
     path: str
     ordered: bool = False
     sessions: tuple[tuple[tuple[float, float, float, float], ...], ...] | None = None
+    folder: str = field(default="", compare=False, metadata={"local": True})
 
 
 @dataclass(frozen=True, slots=True)

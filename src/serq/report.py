@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from serq.sim.pools import PoolState
     from serq.sim.stages import StageState
 
-__all__ = ["ClaimRow", "GaugeRow", "ObserveRow", "PoolRow", "Report", "StageRow", "build_report"]
+__all__ = ["ClaimRow", "GaugeRow", "ObserveRow", "OverCap", "PoolRow", "Report", "StageRow", "build_report"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +86,14 @@ class StageRow:
 
 
 @dataclass(frozen=True, slots=True)
+class OverCap:
+    """At the end of a run: the queue whose head asks for more than the capacity, and how much it asks for."""
+
+    queue: str
+    need: float
+
+
+@dataclass(frozen=True, slots=True)
 class PoolRow:
     """One pool, or one member of a family."""
 
@@ -103,7 +111,7 @@ class PoolRow:
     spills: int
     rejected: int
     stuck: int
-    over_cap: tuple[float, float] | None
+    over_cap: OverCap | None
     growing_at_end: int
     growing_stalled: bool
 
@@ -312,6 +320,7 @@ def _stage_row(stage: StageState, start: float, end: float) -> StageRow:
 
 
 def _pool_row(pool: PoolState, start: float, end: float) -> PoolRow:
+    need = pool.kernel.over_cap(pool)
     return PoolRow(
         name=pool.name,
         index=pool.spec.index,
@@ -327,7 +336,7 @@ def _pool_row(pool: PoolState, start: float, end: float) -> PoolRow:
         spills=pool.spills,
         rejected=pool.rejected,
         stuck=pool.stuck,
-        over_cap=pool.kernel.over_cap(pool),
+        over_cap=None if need is None else OverCap(pool.name, need),
         growing_at_end=len(pool.growers),
         growing_stalled=bool(pool.growers) and pool.kernel.growers_stalled(pool),
     )

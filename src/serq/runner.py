@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from serq import ir
 from serq.report import Report, build_report
 from serq.sim.kernel import Kernel
+from serq.traces import with_trace
 
 __all__ = ["run"]
 
@@ -23,11 +24,11 @@ def run(
     """Simulate to the end and report.
 
     `trace` gives the sessions a trace program replays, each a list of (new, out, think, forced); without it those the
-    program carries.  `iterations` also records every iteration of every engine.  `watch` is told now and then which
+    program carries or its trace file holds.  `iterations` also records every iteration of every engine.  `watch` is told now and then which
     fraction of the run is done.  A KeyboardInterrupt ends the run early: the report then says `partial`.  Raises
-    RunError where the run cannot go on.  Time is linear in the events, memory in the samples.
+    RunError where the run cannot go on, SerqError where the trace cannot be read.  Time is linear in the events, memory in the samples.
     """
-    kernel = Kernel(program, trace or _carried(program))
+    kernel = Kernel(program, trace or _rows(program))
     if iterations:
         kernel.claims.iterations = []
     try:
@@ -37,5 +38,6 @@ def run(
     return build_report(kernel, end)
 
 
-def _carried(program: ir.Program) -> Sequence[Rows]:
-    return () if program.trace is None or program.trace.sessions is None else program.trace.sessions
+def _rows(program: ir.Program) -> Sequence[Rows]:
+    loaded = with_trace(program).trace
+    return () if loaded is None or loaded.sessions is None else loaded.sessions

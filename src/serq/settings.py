@@ -22,6 +22,7 @@ class Settings:
     seed: int | None = None
     arrivals: int | None = None
     trace: str | None = None
+    folder: str = ""
 
 
 def written_settings(run: tree.Item | None, build: Build, given: Settings) -> Settings:
@@ -42,6 +43,7 @@ def written_settings(run: tree.Item | None, build: Build, given: Settings) -> Se
         given.seed if given.seed is not None else _whole(found.get("seed")),
         given.arrivals if given.arrivals is not None else _whole(found.get("arrivals")),
         given.trace,
+        given.folder,
     )
 
 

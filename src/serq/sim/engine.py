@@ -14,7 +14,7 @@ from serq.sim.stats import TimeAverage, percentile
 if TYPE_CHECKING:
     from serq.sim.kernel import Kernel
     from serq.sim.pools import PoolState
-    from serq.sim.sessions import Session
+    from serq.sim.sessions import Session, TurnRecord
 
 __all__ = ["EngineStage"]
 
@@ -130,14 +130,15 @@ class EngineStage(StageState):
         """Form and start an iteration; True if anything changed (an iteration, an admission, a preemption)."""
         kernel, ctx = self.kernel, self.kernel.ctx
         registers = list(kernel.registers)
-        self._resident_totals()
+        self.grants = []
+        self.preempted = self.admitted = 0
+        self._guard_words()
         rng, ctx.rng = ctx.rng, kernel.machine_rng
         self.budget = self._budget(kernel.no_attrs)
         ctx.rng = rng
         chunk = self._chunk(kernel.no_attrs)
         self.cap = chunk if chunk > 0 else math.inf
-        self.left, self.grants = self.budget, []
-        self.preempted = self.admitted = 0
+        self.left = self.budget
         self.held_back = False
         self.forming = True
         if self.step.exclusive:
@@ -212,7 +213,8 @@ class EngineStage(StageState):
                 return
             if job.gone or job in self.grants or not self._selected(job, only):
                 continue
-            self.grant(job)
+            if not self.grant(job):
+                return
 
     def _key_values(self, job: Job, keys: tuple[Function, ...]) -> tuple[float, ...]:
         attrs = self._words_of(job)
@@ -225,7 +227,10 @@ class EngineStage(StageState):
         return bool(only(self._words_of(job)))
 
     def grant(self, job: Job, budget: float | None = None) -> bool:
-        """Give a resident its tokens of this iteration; growth happens now."""
+        """Give a resident its tokens of this iteration, growing its hold now.
+
+        False when the job itself was preempted by its growth, which ends the scheduler's statement.
+        """
         left = self.left if budget is None else budget
         n = 1.0 if job.mode == "decode" else min(job.remaining, self.cap, left)
         granule = self.step.granule
@@ -233,25 +238,27 @@ class EngineStage(StageState):
             n = 0.0 if math.isinf(granule) else math.floor(n / granule) * granule
             if n <= 0:
                 self.held_back = True
-        if n <= 0 or job.growing_waits or not self._grow(job, n):
-            return False
-        job.granted = n
-        self.grants.append(job)
-        self.left = left - n
-        return True
+        if n <= 0 or job.growing_waits:
+            return True
+        outcome = self._grow(job, n)
+        if outcome == "done":
+            job.granted = n
+            self.grants.append(job)
+            self.left = (self.left if budget is None else budget) - n
+        return outcome != "lost"
 
-    def _grow(self, job: Job, n: float) -> bool:
+    def _grow(self, job: Job, n: float) -> str:
         frame, pool, session = job.frame, job.growing, job.session
         if frame is None or pool is None or session is None:
-            return True
+            return "done"
         i = job.frame_index
         need = pool.round_up(frame.position[i] + n) - frame.alloc[i]
         if need <= 0:
-            return True
+            return "done"
         outcome = self.kernel.growth.grow_job(job, pool, frame, i, need)
         if outcome == "wait":
             pool.add_grower(session, frame, i, need, job)
-        return outcome == "done"
+        return outcome
 
     # --- admission ----------------------------------------------------------------------------------------------------
 
@@ -260,8 +267,8 @@ class EngineStage(StageState):
             job = self._admit_head()
             if job is None:
                 return
-            if isinstance(job, Job) and self._selected(job, only):
-                self.grant(job)
+            if isinstance(job, Job) and self._selected(job, only) and not self.grant(job):
+                return
 
     def _admit_head(self) -> Job | bool | None:
         """Admit the head of the first non-empty queue: its job here, True if it has none, None if nothing fits."""
@@ -383,20 +390,30 @@ class EngineStage(StageState):
         session = job.session
         if session is None:
             return
+        if self._replaces_first(job, session.turn):
+            session.last_token = None
         last = session.last_token
         if last is not None and now >= self.kernel.program.warmup:
             self.gaps.append(now - last)
         session.last_token = now
-        turn = session.turn
-        if turn is None:
-            return
-        turn.tokens += 1
-        resumed = turn.resumed_on is self
-        if turn.first is None or (job.mode != "decode" and not turn.decoded and not resumed):
+        if session.turn is not None:
+            self._note_token(job, session.turn, now)
+
+    def _replaces_first(self, job: Job, turn: TurnRecord | None) -> bool:
+        """Whether this prefill makes the turn's first token anew: nothing was decoded yet, and it is no recovery."""
+        if turn is None or turn.first is None or job.mode == "decode":
+            return False
+        return not turn.decoded and turn.resumed_on is not self
+
+    def _note_token(self, job: Job, turn: TurnRecord, now: float) -> None:
+        if turn.first is None or self._replaces_first(job, turn):
             turn.first = now
+            turn.tokens = max(turn.tokens, 1)
+        else:
+            turn.tokens += 1
         if job.mode == "decode":
             turn.decoded = True
-        elif resumed:
+        elif turn.resumed_on is self:
             turn.resumed_on = None
 
     # --- queries ------------------------------------------------------------------------------------------------------

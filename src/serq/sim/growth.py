@@ -42,8 +42,8 @@ class Growth:
                 self.preempt(victim, pool)
                 if victim.session is frame.session:
                     return "lost"
-            elif kind == "leases" and pool.spec.preempt.every is None and pool.leases:
-                self._kernel.leases.end(self._kernel.leases.least(pool))
+            elif kind == "leases" and pool.leases:
+                self._kernel.leases.take(pool)
             else:
                 return "wait"
         return "done"

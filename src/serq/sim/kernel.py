@@ -241,10 +241,8 @@ class Kernel:
         self.ctx.now = horizon
         self._check_cycles()
         for s in self.population.present.values():
-            if s.turn is not None and s.turn.first is not None and s.turn.first >= self.program.warmup:
-                self.population.client["ttft"].add(
-                    s.turn.first - s.turn.submitted, s.turn.first, s.serial, s.turn.number
-                )
+            if s.turn is not None:
+                self.population.first_token(s.turn)
         return horizon
 
     def _check_cycles(self) -> None:
@@ -292,14 +290,14 @@ class Kernel:
             self.schedule(self.ctx.now + self._next_gap(), self._arrive, None)
         self.population.start()
 
-    def over_cap(self, pool: PoolState) -> tuple[float, float] | None:
-        """At the end of a run: the queue's length and the head's need, where the need exceeds the capacity."""
+    def over_cap(self, pool: PoolState) -> float | None:
+        """At the end of a run: what the head of the queue needs, where that exceeds the capacity."""
         frame = pool.head()
         if frame is None:
             return None
         _, needs = self.holds.header(frame)
         need = max((n for held, n in zip(frame.pools, needs, strict=True) if held is pool), default=0.0)
-        return (pool.q_queued(), need) if need > pool.cap else None
+        return need if need > pool.cap else None
 
     @staticmethod
     def growers_stalled(pool: PoolState) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from serq.sim.expr import Function
 from serq.sim.pools import Lease, PoolState
 from serq.sim.sessions import HoldFrame
 
@@ -48,48 +49,42 @@ class Leases:
             pool.keep(lease.session.root, lease.kept, lease.reading)
         pool.changed()
 
-    def least(self, pool: PoolState) -> Lease:
-        def key(lease: Lease) -> tuple[float, ...]:
-            self._kernel.ctx.session = lease.session
-            self._kernel.ctx.admission = float(lease.session.admission)
-            return tuple([key(lease.session.attrs) for key in pool.victim_keys])
+    def take(self, pool: PoolState) -> None:
+        """Take the lease with the least keys away: it ends, or is set aside until a tick finds room for it."""
+        lease = self._least(pool)
+        pool.preemptions += 1
+        period = pool.spec.preempt.every
+        if period is None or not pool.suspend_keys:
+            self.end(lease)
+            return
+        pool.leases.remove(lease)
+        pool.let_go(lease, lease.units, lease.reading)
+        lease.reading, lease.suspended = None, True
+        pool.suspended.append(lease)
+        pool.changed()
+        self._kernel.schedule_tick(pool, period)
 
-        before = self._kernel.ctx.session
-        found = min(pool.leases, key=key)
-        self._kernel.ctx.session = before
+    def _least(self, pool: PoolState) -> Lease:
+        return min(pool.leases, key=lambda lease: self._key(lease, pool.victim_keys))
+
+    def _key(self, lease: Lease, keys: tuple[Function, ...]) -> tuple[float, ...]:
+        ctx = self._kernel.ctx
+        before, ctx.session = ctx.session, lease.session
+        ctx.admission = float(lease.session.admission)
+        found = tuple([key(lease.session.attrs) for key in keys])
+        ctx.session = before
         return found
 
     def tick(self, pool: PoolState, period: float) -> None:
-        while pool.growers and pool.leases:
-            grower = pool.growers[0]
-            if pool.used + grower.amount <= pool.cap:
+        """Give leases that were set aside back, in `suspend` order, as far as they fit."""
+        for lease in sorted(pool.suspended, key=lambda lease: self._key(lease, pool.suspend_keys)):
+            if not pool.fits(lease.units):
                 break
-            lease = self.least(pool)
-            pool.leases.remove(lease)
-            pool.let_go(lease, lease.units, lease.reading)
-            if pool.suspend_keys:
-                lease.reading = None
-                pool.suspended.append(lease)
-            else:
-                lease.session.leases.remove(lease)
-            if lease.kept is not None and not pool.suspend_keys:
-                pool.keep(lease.session.root, lease.kept, lease.reading)
-            pool.changed()
-        pool.serve()
-        self._resume(pool)
-        if pool.growers or pool.suspended:
-            self._kernel.schedule_tick(pool, period)
-
-    def _resume(self, pool: PoolState) -> None:
-        def key(lease: Lease) -> tuple[float, ...]:
-            self._kernel.ctx.session = lease.session
-            return tuple([key(lease.session.attrs) for key in pool.suspend_keys])
-
-        for lease in sorted(pool.suspended, key=key):
-            if pool.growers or not pool.fits(lease.units):
-                return
             pool.suspended.remove(lease)
+            lease.suspended = False
             pool.leases.append(lease)
             pool.hold_units(lease, lease.units)
             pool.make_room()
             pool.changed()
+        if pool.suspended:
+            self._kernel.schedule_tick(pool, period)

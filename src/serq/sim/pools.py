@@ -29,6 +29,7 @@ class Lease:
     units: float
     kept: float | None
     reading: Reading | None = None
+    suspended: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -170,6 +171,14 @@ class PoolState:
         self.hold_units(other, 0.0)
         self.let_go(owner, 0.0)
 
+    def reassign(self, lease: Lease, session: Session) -> None:
+        """Let a lease belong to another session from now on."""
+        if not lease.suspended:
+            self.let_go(lease, 0.0)
+        lease.session = session
+        if not lease.suspended:
+            self.hold_units(lease, 0.0)
+
     def fits(self, units: float) -> bool:
         """Whether a new hold of `units` fits; cached units never prevent it."""
         return self.used + self.reserve_total + units <= self.cap
@@ -224,8 +233,6 @@ class PoolState:
             session.waiting_in = grower
         else:
             job.growing_waits = True
-        if self.spec.preempt.kind == "leases" and self.spec.preempt.every is not None:
-            self.kernel.schedule_tick(self, self.spec.preempt.every)
 
     # --- growth -------------------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from serq.sim.context import RunError
 from serq.sim.pools import PoolState
 from serq.sim.rng import Rng, StreamBank, stream_seed
-from serq.sim.sessions import Ops, Session, SessionEndError, StatementCompiler, run_ops
+from serq.sim.sessions import Ops, Session, SessionEndError, StatementCompiler, TurnRecord, run_ops
 from serq.sim.stages import Job
 from serq.sim.stats import SampleList, TimeAverage
 
@@ -99,6 +99,8 @@ class Population:
     def _end_session(self, s: Session) -> None:
         if s.legs:
             raise RunError("run-cycle", f"session {s.serial} ends while {s.legs} of its legs run")
+        if s.turn is not None:
+            self.first_token(s.turn)
         for lease in list(s.leases):
             self._kernel.leases.end(lease)
         self.count -= 1
@@ -130,7 +132,7 @@ class Population:
     def _leg(self, leg: Session, parent: Session, body: Ops) -> Any:
         yield from run_ops(body, leg)
         for lease in leg.leases:
-            lease.session = parent
+            lease.pool.reassign(lease, parent)
             parent.leases.append(lease)
         leg.leases = []
         parent.legs -= 1
@@ -156,16 +158,20 @@ class Population:
             self.immediate(self._turn_block, s, Rng(seed))
 
     def end_turn(self, s: Session) -> None:
-        turn, now, warmup = s.turn, self._kernel.ctx.now, self._kernel.program.warmup
+        turn, now = s.turn, self._kernel.ctx.now
         if turn is None:
             return
-        if turn.first is not None and turn.first >= warmup:
-            self.client["ttft"].add(turn.first - turn.submitted, turn.first, turn.session, turn.number)
-        if now >= warmup:
+        self.first_token(turn)
+        if now >= self._kernel.program.warmup:
             self.client["response"].add(now - turn.submitted, now, turn.session, turn.number)
             if turn.tokens >= 2 and turn.first is not None:
                 self.client["tpot"].add((now - turn.first) / (turn.tokens - 1), now, turn.session, turn.number)
         s.turn = None
+
+    def first_token(self, turn: TurnRecord) -> None:
+        """Note the time to a turn's first token, whether or not the turn came to its end."""
+        if turn.first is not None and turn.first >= self._kernel.program.warmup:
+            self.client["ttft"].add(turn.first - turn.submitted, turn.first, turn.session, turn.number)
 
     def resume(self, s: Session) -> None:
         """Let a session run until it waits or ends."""

@@ -137,7 +137,7 @@ class Session:
             for i, held in enumerate(frame.pools):
                 if held is pool and not frame.released[i]:
                     total += frame.alloc[i]
-        return total + sum(lease.units for lease in self.leases if lease.pool is pool)
+        return total + sum(lease.units for lease in self.leases if lease.pool is pool and not lease.suspended)
 
 
 @dataclass(slots=True, eq=False)

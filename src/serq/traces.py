@@ -1,0 +1,74 @@
+"""Trace files: the turns a workload replays, one line each (section 9.6 of the language)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+from serq import ir
+from serq.errors import SerqError
+
+__all__ = ["Row", "read_trace", "with_trace"]
+
+Row = tuple[float, float, float, float]
+_COLUMNS = ("session", "turn", "new", "out", "think", "forced")
+
+
+def read_trace(path: str | Path) -> tuple[tuple[Row, ...], ...]:
+    """The sessions of a trace file, each its turns as `(new, out, think, forced)`.
+
+    Raises `SerqError` of kind `trace` with the line, and as column the number of the field, when the file is missing or
+    a line is malformed.
+    """
+    file = Path(path)
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = "is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else "cannot be read"
+        raise SerqError("trace", f"the trace {file.name!r} {reason}", file=file.name) from None
+    sessions: list[list[Row]] = []
+    last: str | None = None
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line.strip() or line.startswith(("session", "#")):
+            continue
+        session, row = _row(line, number, file.name)
+        if session != last:
+            sessions.append([])
+            last = session
+        sessions[-1].append(row)
+    if not sessions:
+        raise SerqError("trace", f"the trace {file.name!r} holds no turns", file=file.name)
+    return tuple(tuple(session) for session in sessions)
+
+
+def _row(line: str, number: int, name: str) -> tuple[str, Row]:
+    fields = [field.strip() for field in line.split(",")]
+    if not 5 <= len(fields) <= 6:
+        message = f"a line of {name!r} has 5 or 6 fields ({', '.join(_COLUMNS)}), not {len(fields)}"
+        raise SerqError("trace", message, file=name, line=number, column=min(len(fields), 6))
+    values = [_value(fields, column, number, name) for column in range(2, len(fields))]
+    forced = values[3] if len(values) > 3 else 0.0
+    return fields[0], (values[0], values[1], values[2], forced)
+
+
+def _value(fields: list[str], column: int, number: int, name: str) -> float:
+    text, what = fields[column], _COLUMNS[column]
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    whole = column > 3 or (value % 1 == 0 and value >= 0)
+    if math.isfinite(value) and whole and "_" not in text:
+        return value
+    wanted = "a whole number" if column <= 3 else "a number"
+    message = f"{text!r} in the column {what!r} of {name!r} is not {wanted}"
+    raise SerqError("trace", message, file=name, line=number, column=column + 1)
+
+
+def with_trace(program: ir.Program, folder: str | Path | None = None) -> ir.Program:
+    """The program with the rows of its trace, read relative to the folder of its workload (or the one given)."""
+    if program.trace is None or program.trace.sessions is not None:
+        return program
+    sessions = read_trace(Path(program.trace.folder if folder is None else folder) / program.trace.path)
+    return replace(program, trace=replace(program.trace, sessions=sessions))
