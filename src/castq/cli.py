@@ -62,6 +62,9 @@ app.command("lookup", epilog=lookup.EXAMPLE)(lookup.lookup)
 app.command("rfc", epilog=rfc.EXAMPLE)(rfc.rfc)
 app.command("run", epilog=serving.RUN_EXAMPLE)(serving.run)
 app.command("check", epilog=serving.CHECK_EXAMPLE)(serving.check)
+app.command("ir", epilog=serving.IR_EXAMPLE)(serving.ir)
+app.command("fmt", epilog=serving.FMT_EXAMPLE)(serving.fmt)
+app.command("draw", epilog=serving.DRAW_EXAMPLE)(serving.draw)
 app.add_typer(db.app, name="db")
 
 

@@ -13,14 +13,14 @@ from serq.moments import CONTEXT_WORDS, MOMENTS, POOL_QUERIES, STAGE_QUERIES
 from serq.names import BUILTINS, DISTRIBUTIONS
 from serq.walk import inner_blocks
 
-__all__ = ["check_program"]
+__all__ = ["BINARY_OPERATORS", "check_program"]
 
 _WORDS = CONTEXT_WORDS | {"now"} | {name for moment in MOMENTS.values() for name in moment.dotted.values()}
-_BINARY = frozenset({"||", "&&", "==", "!=", "<", "<=", ">", ">=", "+", "-", "*", "/", "^"})
+BINARY_OPERATORS = frozenset({"||", "&&", "==", "!=", "<", "<=", ">", ">=", "+", "-", "*", "/", "^"})
 _KINDS: dict[type, tuple[str, frozenset[str]]] = {
     ir.Agg: ("kind", frozenset({"count", "total", "largest", "smallest", "prefix_total"})),
     ir.Unary: ("op", frozenset({"-", "!"})),
-    ir.Binary: ("op", _BINARY),
+    ir.Binary: ("op", BINARY_OPERATORS),
     ir.Sample: ("kind", frozenset(DISTRIBUTIONS)),
     ir.Ctx: ("name", frozenset(_WORDS)),
     ir.Call: ("name", POOL_QUERIES | STAGE_QUERIES | frozenset(FUNCTIONS)),

@@ -10,12 +10,15 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from serq import ir
 from serq.errors import SerqError
-from serq.ir_check import check_program
+from serq.ir_check import BINARY_OPERATORS, check_program
 
 __all__ = ["from_json", "schema", "to_json"]
 
 _SPECIAL = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 _TAG = "node"
+_FOLD = "Fold"
+"""A chain folded from the left, `((a + b) + c) + d` or `max(max(a, b), c)`, written as its terms: it may be long."""
+_FOLDED_CALLS = frozenset({"max", "min"})
 
 
 def _refuse(message: str) -> SerqError:
@@ -27,11 +30,18 @@ def _refuse(message: str) -> SerqError:
 
 def to_json(program: ir.Program, *, indent: int | None = None) -> str:
     """The program as JSON text; equal programs give equal text."""
-    data = {"version": ir.IR_VERSION, **_written(program, ir.Program)}
+    try:
+        data = {"version": ir.IR_VERSION, **_written(program, ir.Program)}
+    except RecursionError:
+        raise _refuse("the program is nested too deeply to be written") from None
     return json.dumps(data, indent=indent, ensure_ascii=False, allow_nan=False)
 
 
 def _written(value: Any, kind: Any) -> Any:
+    chain = _chain(value)
+    if len(chain) > 2:
+        terms = [_written(one, ir.Expr) for one in chain]
+        return {_TAG: _FOLD, "op": value.op if isinstance(value, ir.Binary) else value.name, "terms": terms}
     if is_dataclass(value) and not isinstance(value, type):
         found: dict[str, Any] = {_TAG: type(value).__name__} if _is_choice(kind) else {}
         hints = get_type_hints(type(value), vars(ir))
@@ -50,6 +60,24 @@ def _written(value: Any, kind: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
     return value
+
+
+def _chain(value: Any) -> list[ir.Expr]:
+    """The terms of a chain of one operation folded from the left."""
+    terms: list[ir.Expr] = []
+    one = value
+    while (pair := _pair(one)) is not None and pair[0] == (_pair(value) or ("",))[0]:
+        terms.append(pair[2])
+        one = pair[1]
+    return [one, *reversed(terms)]
+
+
+def _pair(value: Any) -> tuple[str, ir.Expr, ir.Expr] | None:
+    if isinstance(value, ir.Binary):
+        return value.op, value.left, value.right
+    if isinstance(value, ir.Call) and value.name in _FOLDED_CALLS and len(value.args) == 2 and value.ref is None:
+        return value.name, value.args[0], value.args[1]
+    return None
 
 
 def _carried(kind: Any) -> list[Any]:
@@ -131,6 +159,8 @@ def _choice(data: Any, kinds: tuple[Any, ...], where: str) -> Any:
     nodes = {kind.__name__: kind for kind in kinds if isinstance(kind, type) and is_dataclass(kind)}
     if isinstance(data, dict) and len(nodes) > 1:
         name = data.get(_TAG)
+        if name == _FOLD and ir.Binary in kinds:
+            return _fold(data, where)
         if not isinstance(name, str) or name not in nodes:
             raise _refuse(f"{where}: the node {name!r} is unknown here")
         return _node(data, nodes[name], where)
@@ -138,6 +168,22 @@ def _choice(data: Any, kinds: tuple[Any, ...], where: str) -> Any:
     if len(rest) == 1:
         return _read(data, rest[0], where)
     raise _refuse(f"{where} is an object with a {_TAG!r}")
+
+
+def _fold(data: dict[str, Any], where: str) -> ir.Expr:
+    op, terms = str(data.get("op")), data.get("terms")
+    known = op in BINARY_OPERATORS or op in _FOLDED_CALLS
+    if set(data) != {_TAG, "op", "terms"} or not known or not isinstance(terms, list) or len(terms) < 3:
+        raise _refuse(f"{where}: a {_FOLD} has an operation and at least 3 terms")
+    total: Any = None
+    for index, term in enumerate(terms):
+        value = _read(term, ir.Expr, f"{where}.terms[{index}]")
+        if total is None:
+            total = value
+        else:
+            total = ir.Call(op, (total, value)) if op in _FOLDED_CALLS else ir.Binary(op, total, value)
+    folded: ir.Expr = total
+    return folded
 
 
 def _tuple(data: Any, kinds: tuple[Any, ...], where: str) -> Any:
@@ -192,6 +238,8 @@ def _described(kind: Any, definitions: dict[str, Any]) -> dict[str, Any]:
         choices = [{"type": "null"} if one is type(None) else _described(one, definitions) for one in inner]
         if _is_choice(kind):
             choices = [_tagged(one, choice) for one, choice in zip(inner, choices, strict=True)]
+        if ir.Binary in inner:
+            choices.append(_described_fold(definitions))
         return {"anyOf": choices}
     if origin is tuple:
         if len(inner) == 2 and inner[1] is Ellipsis:
@@ -201,6 +249,22 @@ def _described(kind: Any, definitions: dict[str, Any]) -> dict[str, Any]:
     if kind is float:
         return {"anyOf": [{"type": "number"}, {"enum": list(_SPECIAL)}]}
     return {"type": {int: "integer", str: "string", bool: "boolean"}[kind]}
+
+
+def _described_fold(definitions: dict[str, Any]) -> dict[str, Any]:
+    if _FOLD not in definitions:
+        definitions[_FOLD] = {}
+        definitions[_FOLD] = {
+            "type": "object",
+            "properties": {
+                _TAG: {"const": _FOLD},
+                "op": {"enum": sorted(BINARY_OPERATORS | _FOLDED_CALLS)},
+                "terms": {"type": "array", "items": _described(ir.Expr, definitions), "minItems": 3},
+            },
+            "required": [_TAG, "op", "terms"],
+            "additionalProperties": False,
+        }
+    return {"$ref": f"#/$defs/{_FOLD}"}
 
 
 def _tagged(kind: Any, choice: dict[str, Any]) -> dict[str, Any]:

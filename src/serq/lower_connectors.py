@@ -10,7 +10,7 @@ from serq.errors import Place, fail
 from serq.fold import binary, call
 from serq.lower_expressions import lower_number
 
-__all__ = ["Connector", "find_connector", "leased_pool", "loading", "saving"]
+__all__ = ["Connector", "copy_run", "find_connector", "leased_pool", "loading", "saving"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ def find_connector(engine: Engine, scope: Scope, at: Place) -> Connector | None:
     return Connector(connector, queue, engine, None if "l2" in queue.decl.roles else copy)
 
 
-def leased_pool(queue: Queue, scope: Scope, at: Place) -> Resource:
+def leased_pool(queue: Queue, at: Place) -> Resource:
     """The pool every `prefill` entry of a source leaves leased: what a copy reads."""
     from serq.lower_statements import nested
 
@@ -56,7 +56,6 @@ def leased_pool(queue: Queue, scope: Scope, at: Place) -> Resource:
     if len(pools) != 1:
         message = f"'from {queue.name}' needs one pool leased by the 'prefill' entry of {queue.name!r}"
         raise fail("structure", message, at, code="E-call-from")
-    del scope
     return pools[0]
 
 
@@ -65,7 +64,7 @@ def loading(
 ) -> list[ir.Stmt]:
     """What happens between the admission and the prefill: the tokens arrive and count as computed."""
     build = scope.build
-    run = _copy_run(connector, scope, loaded) if connector.copy else _tier_run(connector, loaded, scope)
+    run = copy_run(connector.copy, loaded, scope) if connector.copy else _tier_run(connector, loaded, scope)
     arrive: list[ir.Stmt] = [run]
     if memory is not None:
         arrive.append(ir.Load(memory, advance))
@@ -78,21 +77,21 @@ def loading(
     return steps
 
 
-def _copy_run(connector: Connector, scope: Scope, loaded: ir.Attr) -> ir.Stmt:
-    copy, reader = connector.copy, scope.queue
-    assert copy is not None
+def copy_run(copy: tree.TransferDecl, amount: ir.Expr, scope: Scope) -> ir.Stmt:
+    """The flow of a declared copy over the networks of the source and of the reader whose entry this is."""
+    build, reader = scope.build, scope.queue
+    source = build.queues[copy.source].nic
     assert reader is not None
     assert reader.nic is not None
-    assert connector.queue.nic is not None
+    assert source is not None
     if scope.source is None:
-        message = f"a copy from {connector.queue.name!r} needs an entry declared 'from {connector.queue.name}'"
-        raise fail("structure", message, connector.decl.at, code="E-copy-no-entry")
-    latency = None if copy.latency is None else lower_number(copy.latency, scope, "a latency")
-    source, target = connector.queue.nic, reader.nic
-    source.ran = target.ran = True
-    refs = (source.ref(scope.source[2]), target.ref(scope.member if target.family else None))
-    scope.build.share = scope.build.share or copy.share
-    return ir.Run(refs, loaded, share=copy.share, latency=latency)
+        message = f"a copy from {copy.source!r} needs an entry declared 'from {copy.source}'"
+        raise fail("structure", message, copy.at, code="E-copy-no-entry")
+    latency = None if copy.latency is None else lower_number(copy.latency, scope.but(names={}), "a latency")
+    source.ran = reader.nic.ran = True
+    target = reader.nic.ref(scope.member if reader.nic.family else None)
+    build.share = build.share or copy.share
+    return ir.Run((source.ref(scope.source[2]), target), amount, share=copy.share, latency=latency)
 
 
 def _tier_run(connector: Connector, amount: ir.Expr, scope: Scope) -> ir.Stmt:

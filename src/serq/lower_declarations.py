@@ -18,6 +18,7 @@ __all__ = [
     "add_definitions",
     "add_lets",
     "assigned_names",
+    "called_names",
     "check_definition_order",
     "constant_scope",
     "observed_names",
@@ -173,6 +174,15 @@ def assigned_names(body: tree.Body) -> Iterator[tuple[str, Place]]:
             yield one.name, one.at
         elif isinstance(one, tree.HoldStatement):
             yield from ((name, at) for name, at, _ in one.bindings)
+
+
+def called_names(body: tree.Body, build: Build) -> Iterator[tuple[str, Place]]:
+    """The attributes a body assigns, with those of the statement definitions it calls."""
+    yield from assigned_names(body)
+    for one in nested(body):
+        if isinstance(one, tree.CallStatement) and one.name in build.defs:
+            inner = build.defs[one.name].decl.body
+            yield from ((name, one.at) for name, _ in called_names(inner, build))
 
 
 def observed_names(body: tree.Body) -> Iterator[tuple[str, Place]]:

@@ -77,7 +77,7 @@ def readable_names(scope: Scope) -> set[str]:
         return build.sides["server"] | {"serial", "cached", "computed"}
     if scope.side == "client":
         return build.sides["client"] | set(BUILTINS)
-    hidden = {build.attrs[slot] for slot in build.hidden}
+    hidden = {name for name, slot in build.params.items() if slot in build.hidden}
     names = {"cached", "computed"} | hidden
     if scope.queue is not None:
         names |= scope.queue.names

@@ -121,7 +121,7 @@ def _source(
     if origin.name != entry.source:
         message = f"'{queue.name}.{statement.verb}' reads from {entry.source!r}, not from {origin.name!r}"
         raise fail("structure", message, statement.source.at, code="E-call-from")
-    pool = leased_pool(origin, scope, statement.source.at)
+    pool = leased_pool(origin, statement.source.at)
     kept = _kept(index, f"{queue.name}.from", steps, scope) if origin.family else None
     return entry.source, pool, kept
 

@@ -8,6 +8,7 @@ from serq import ir, tree
 from serq.build import Resource, Scope
 from serq.costs import number, spend
 from serq.errors import Place, fail
+from serq.lower_connectors import copy_run
 from serq.lower_expressions import lower, lower_number
 from serq.lower_refs import find_resource, resolve
 
@@ -125,6 +126,9 @@ def _share(written: str | None, placed: _Placed, scope: Scope, at: Place) -> str
 
 def lower_transfer(statement: tree.TransferStatement, scope: Scope) -> Sequence[ir.Stmt]:
     """The run of a transfer, then the content counts at the target and the source gives its own up."""
+    declared = _declared_copy(statement, scope)
+    if declared is not None:
+        return (declared, *copy_content(statement.source, statement.target, statement.load, scope))
     placed = _stages("transfer", statement.stages, statement.member, "plain", scope, statement.at)
     amount = lower_number(statement.amount, scope, "the work of a transfer")
     at = statement.stages[0].at if statement.stages else statement.at
@@ -133,6 +137,15 @@ def lower_transfer(statement: tree.TransferStatement, scope: Scope) -> Sequence[
     refs = tuple(ref for _, ref in placed)
     run = ir.Run(refs, amount, share=share, latency=placed[0][0].latency)
     return (run, *copy_content(statement.source, statement.target, statement.load, scope))
+
+
+def _declared_copy(statement: tree.TransferStatement, scope: Scope) -> ir.Stmt | None:
+    """A transfer that names no stage, in an entry that a transfer declaration lets read another queue."""
+    copy = scope.build.copies.get(scope.queue.name) if scope.queue is not None else None
+    if copy is None or statement.stages or statement.member is not None or scope.source is None:
+        return None
+    amount = lower_number(statement.amount, scope, "the work of a transfer")
+    return copy_run(copy, amount, scope)
 
 
 def copy_content(source: tree.Path, target: tree.Path, load: tree.Expression, scope: Scope) -> Sequence[ir.Stmt]:

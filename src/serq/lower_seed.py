@@ -163,9 +163,7 @@ def lower_seed(
     seed.declare(defs)
     workload, session, server = _parts(seed)
     build.server = server.body if server else ()
-    bodies = [part.body for part in (workload.init, workload.turn) if part]
-    bodies += [session.body, build.server]
-    bodies += [definition.decl.body for definition in build.defs.values()]
+    bodies = _bodies(items)
     seed.supply_tool(bodies)
     build.guard(seed.link)
     seed.attributes(bodies)
@@ -216,6 +214,17 @@ def _parts(seed: _Seed) -> tuple[tree.WorkloadDecl, tree.SessionDecl, tree.Serve
     assert isinstance(chosen, tree.SessionDecl)
     assert server is None or isinstance(server, tree.ServerDecl)
     return workload, chosen, server
+
+
+def _bodies(items: tuple[tree.Item, ...]) -> list[tree.Body]:
+    """Every body of statements, in the order of the text."""
+    found: list[tree.Body] = []
+    for item in items:
+        if isinstance(item, tree.DefDecl | tree.SessionDecl | tree.ServerDecl):
+            found.append(item.body)
+        elif isinstance(item, tree.WorkloadDecl):
+            found += [part.body for part in (item.init, item.turn, item.session) if part]
+    return found
 
 
 def _hide(workload: tree.WorkloadDecl, build: Build) -> None:

@@ -24,9 +24,10 @@ def run(
     """Simulate to the end and report.
 
     `trace` gives the sessions a trace program replays, each a list of (new, out, think, forced); without it those the
-    program carries or its trace file holds.  `iterations` also records every iteration of every engine.  `watch` is told now and then which
-    fraction of the run is done.  A KeyboardInterrupt ends the run early: the report then says `partial`.  Raises
-    RunError where the run cannot go on, SerqError where the trace cannot be read.  Time is linear in the events, memory in the samples.
+    program carries or its trace file holds.  `iterations` also records every iteration of every engine.  `watch` is
+    told now and then which fraction of the run is done.  A KeyboardInterrupt ends the run early: the report then says
+    `partial`.  Raises RunError where the run cannot go on, SerqError where the trace cannot be read.  Time is linear in
+    the events, memory in the samples.
     """
     kernel = Kernel(program, trace or _rows(program))
     if iterations:

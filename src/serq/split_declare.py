@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from serq import tree
 from serq.build import Build, Engine, Queue, Resource, Scope
 from serq.errors import Place, closest, fail
-from serq.lower_declarations import assigned_names, constant_scope
+from serq.lower_declarations import called_names, constant_scope
 from serq.lower_expressions import constant
 from serq.lower_pools import declare_size, read_capacity
 from serq.lower_queues import ENTRY_PARAMETERS
@@ -260,7 +260,7 @@ def _entry(decl: tree.EntryDecl, queue: Queue, build: Build) -> None:
         message = f"{decl.verb!r} has {wanted} parameter{'s' * (wanted != 1)}, not {len(decl.params)}"
         raise fail("structure", message, decl.at)
     queue.entries[decl.verb] = decl
-    for name, at in assigned_names(decl.body):
+    for name, at in called_names(decl.body, build):
         if name in decl.params:
             raise fail("structure", f"{name!r} is the entry's parameter and cannot be assigned", at)
         queue.names.add(name)

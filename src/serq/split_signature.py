@@ -5,6 +5,7 @@ from __future__ import annotations
 from serq import tree
 from serq.build import Build
 from serq.errors import SerqError, closest, fail
+from serq.lower_statements import nested
 from serq.split_declare import Declared
 
 __all__ = ["check_copies", "check_stages", "one_server", "one_workload", "sent_fields"]
@@ -78,7 +79,10 @@ def check_copies(decl: tree.TransferDecl, build: Build) -> None:
         message = f"{decl.reader!r} already reads from {build.copies[reader.name].source!r}"
         raise fail("structure", message, decl.at, code="E-reader-two-sources")
     connectors = reader.engine.decl.connectors if reader.engine and reader.engine.decl else ()
-    if not any(one.name == decl.source for one in connectors):
+    spelled = any(
+        isinstance(one, tree.TransferStatement) and not one.stages for one in nested(reader.entries["decode"].body)
+    )
+    if not spelled and not any(one.name == decl.source for one in connectors):
         hint = f"add 'connector {decl.source} {{ load (…); }}' to the engine of {decl.reader!r}"
         message = f"the engine of {decl.reader!r} has no connector {decl.source!r}"
         raise fail("structure", message, decl.at, hint=hint, code="E-copy-no-connector")

@@ -1,4 +1,4 @@
-"""`castq run` and `castq check`: serving programs."""
+"""`castq run`, `check`, `ir`, `fmt` and `draw`: serving programs."""
 
 from __future__ import annotations
 
@@ -12,17 +12,31 @@ import typer
 from tensor_cast.errors import InvalidValueError
 
 if TYPE_CHECKING:
-    from serq import ir
+    from serq import ir as ir_nodes
     from serq.report import Report
 
-__all__ = ["CHECK_EXAMPLE", "RUN_EXAMPLE", "check", "run"]
+__all__ = [
+    "CHECK_EXAMPLE",
+    "DRAW_EXAMPLE",
+    "FMT_EXAMPLE",
+    "IR_EXAMPLE",
+    "RUN_EXAMPLE",
+    "check",
+    "draw",
+    "fmt",
+    "ir",
+    "run",
+]
 
 RUN_EXAMPLE: Final = "Example: castq run examples/serving/chat.sq --seed 3 -- --rate 2"
 CHECK_EXAMPLE: Final = "Example: castq check examples/serving/chat.sq"
+IR_EXAMPLE: Final = "Example: castq ir examples/serving/chat.sq > chat.json && castq run chat.json"
+FMT_EXAMPLE: Final = "Example: castq fmt --check examples/serving/chat.sq"
+DRAW_EXAMPLE: Final = "Example: castq draw examples/serving/chat.sq --out chat.svg"
 _REFUSED: Final = 1
 _STATISTICS: Final = ("count", "mean", "ci", "cv2", "p99")
 
-File = Annotated[str, typer.Argument(metavar="FILE", help="The program: a .sq file.")]
+File = Annotated[str, typer.Argument(metavar="FILE", help="The program: source text, or a compiled .json.")]
 ProgramInputs = Annotated[
     list[str] | None,
     typer.Argument(metavar="[-- --NAME VALUE]...", help="Inputs of the program, after two dashes."),
@@ -41,6 +55,14 @@ Defs = Annotated[
     list[str] | None, typer.Option("--def", metavar="NAME=EXPR", help="Replace a definition; repeat for several.")
 ]
 Trace = Annotated[str | None, typer.Option(metavar="FILE", help="Replay another trace.")]
+InstanceFile = Annotated[
+    str | None, typer.Option("--instance", metavar="FILE", help="Inputs and settings of one case: lets and one run.")
+]
+InlineTrace = Annotated[bool, typer.Option("--inline-trace", help="Carry the rows of the trace along.")]
+Schema = Annotated[bool, typer.Option("--schema", help="Print the JSON schema of compiled programs and exit.")]
+Files = Annotated[list[str], typer.Argument(metavar="FILE...", help="Programs, workloads or libraries.")]
+CheckOnly = Annotated[bool, typer.Option("--check", help="Change nothing; say which files would change.")]
+Out = Annotated[str | None, typer.Option(metavar="FILE", help="Write the picture here instead of printing it.")]
 Dump = Annotated[
     str | None,
     typer.Option(metavar="FOLDER", help="Write samples, gauges and iterations as CSV files into a new folder."),
@@ -59,6 +81,7 @@ def run(
     arrivals: Arrivals = None,
     sets: Sets = None,
     defs: Defs = None,
+    instance: InstanceFile = None,
     trace: Trace = None,
     dump: Dump = None,
     samples: Samples = False,
@@ -73,7 +96,8 @@ def run(
     from castq.commands import show
 
     settings = {"seed": seed, "horizon": horizon, "warmup": warmup, "arrivals": arrivals, "trace": trace}
-    program = _compiled(file, workload, {**_pairs(sets, "--set"), **_inputs(inputs)}, _pairs(defs, "--def"), settings)
+    sets_given = {**_pairs(sets, "--set"), **_inputs(inputs)}
+    program = _compiled(file, workload, sets_given, _pairs(defs, "--def"), settings, instance)
     report = _simulated(program, iterations=dump is not None)
     if dump is not None:
         _dump(report, dump)
@@ -117,43 +141,178 @@ def check(
         show.print_tree(f"{file} is sound", facts)
 
 
-def _compiled(
-    file: str, workload: str | None, sets: dict[str, Any], defs: dict[str, str], settings: dict[str, Any]
-) -> ir.Program:
-    from serq.compile import compile as compile_program
+def ir(
+    file: File,
+    inputs: ProgramInputs = None,
+    workload: Workload = None,
+    seed: Seed = None,
+    horizon: Horizon = None,
+    warmup: Warmup = None,
+    arrivals: Arrivals = None,
+    sets: Sets = None,
+    defs: Defs = None,
+    instance: InstanceFile = None,
+    trace: Trace = None,
+    inline_trace: InlineTrace = False,
+    schema: Schema = False,
+) -> None:
+    """Print the compiled program: closed, versioned JSON that `castq run` accepts and simulates alike.
+
+    Exit code 0, or 1 if the program is refused, 2 for a wrong call.
+    """
+    import json
+
+    from serq import ir_json
+    from serq.traces import with_trace
+
+    if schema:
+        typer.echo(json.dumps(ir_json.schema(), indent=2))
+        return
+    settings = {"seed": seed, "horizon": horizon, "warmup": warmup, "arrivals": arrivals, "trace": trace}
+    sets_given = {**_pairs(sets, "--set"), **_inputs(inputs)}
+    program = _compiled(file, workload, sets_given, _pairs(defs, "--def"), settings, instance)
+    with _refusals():
+        typer.echo(ir_json.to_json(with_trace(program) if inline_trace else program, indent=1))
+
+
+def fmt(files: Files, check_only: CheckOnly = False) -> None:
+    """Lay serving programs out in the one way: two blanks of indentation, one blank around operators.
+
+    Files are rewritten in place, each whole or not at all; comments and line breaks stay.  Exit code 0; 1 if a file is
+    refused or, with `--check`, would change; 2 for a wrong call.
+    """
+    from serq.fmt import format_source
+
+    changed = 0
+    for name in files:
+        with _refusals(name):
+            text = Path(name).read_text(encoding="utf-8")
+            laid_out = format_source(text, Path(name).name)
+            if laid_out == text:
+                continue
+            changed += 1
+            if not check_only:
+                _replace(Path(name), laid_out)
+        typer.echo(f"{name}: {'would change' if check_only else 'changed'}")
+    if changed and check_only:
+        raise typer.Exit(_REFUSED)
+
+
+def draw(
+    file: File,
+    inputs: ProgramInputs = None,
+    workload: Workload = None,
+    sets: Sets = None,
+    defs: Defs = None,
+    out: Out = None,
+) -> None:
+    """Draw the deployment as SVG: stages in the order a session meets them, and the pools it holds meanwhile.
+
+    Exit code 0, or 1 if the program is refused or the file cannot be written, 2 for a wrong call.
+    """
+    from serq.drawing import draw_svg
+
+    sets_given = {**_pairs(sets, "--set"), **_inputs(inputs)}
+    picture = draw_svg(_compiled(file, workload, sets_given, _pairs(defs, "--def"), {}))
+    if out is None:
+        typer.echo(picture, nl=False)
+        return
+    with _refusals(out):
+        _replace(Path(out), picture)
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write a file so that a reader sees the old or the new text, never a part."""
+    import os
+
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        beside.write_text(text, encoding="utf-8")
+        os.replace(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+@contextmanager
+def _refusals(file: str = "") -> Iterator[None]:
+    """Errors of programs, traces, runs and files become their text and exit code 1."""
     from serq.errors import SerqError
+    from serq.sim.context import RunError
 
     try:
-        return compile_program(Path(file), workload=workload, sets=sets, defs=defs, **settings)
+        yield
     except SerqError as error:
         typer.echo("\n\n".join(str(one) for one in error.errors), err=True)
+        raise typer.Exit(_REFUSED) from None
+    except RunError as error:
+        typer.echo(f"castq: {error}", err=True)
+        raise typer.Exit(_REFUSED) from None
+    except UnicodeDecodeError:
+        typer.echo(f"castq: {file}: the file is not UTF-8 text", err=True)
         raise typer.Exit(_REFUSED) from None
     except OSError as error:
         typer.echo(f"castq: {error.filename or file}: {error.strerror}", err=True)
         raise typer.Exit(_REFUSED) from None
 
 
-def _simulated(program: ir.Program, *, iterations: bool) -> Report:
-    from serq.errors import SerqError
-    from serq.runner import run as run_program
-    from serq.sim.context import RunError
+def _compiled(
+    file: str,
+    workload: str | None,
+    sets: dict[str, Any],
+    defs: dict[str, str],
+    settings: dict[str, Any],
+    instance: str | None = None,
+) -> ir_nodes.Program:
+    """The program of source text, or of the interchange form where the file is called `.json`."""
+    from serq.compile import compile as compile_program
 
-    try:
-        with _progress() as watch:
-            return run_program(program, iterations=iterations, watch=watch)
-    except (RunError, SerqError) as error:
-        typer.echo(f"castq: {error}", err=True)
-        raise typer.Exit(_REFUSED) from None
+    with _refusals(file):
+        if file.endswith(".json"):
+            if sets or defs or workload or instance:
+                raise InvalidValueError(f"{file}: a compiled program takes no inputs, definitions or workload")
+            return _read_ir(Path(file), settings)
+        if instance is not None:
+            from serq.instance import read_instance
+
+            given = read_instance(instance)
+            sets = {**given.sets, **sets}
+            settings = {
+                name: value if value is not None else getattr(given.settings, name) for name, value in settings.items()
+            }
+        return compile_program(Path(file), workload=workload, sets=sets, defs=defs, **settings)
+
+
+def _read_ir(path: Path, settings: dict[str, Any]) -> ir_nodes.Program:
+    from dataclasses import replace
+
+    from serq import ir_json
+    from serq.settings import Settings, finish
+
+    program = ir_json.from_json(path.read_text(encoding="utf-8"))
+    if program.trace is not None:
+        name = settings.get("trace") or program.trace.path
+        rows = None if settings.get("trace") else program.trace.sessions
+        program = replace(
+            program, trace=replace(program.trace, path=name, sessions=rows, folder=str(path.resolve().parent))
+        )
+    names = ("horizon", "warmup", "seed", "arrivals")
+    own = {name: getattr(program, name) for name in names}
+    given = {name: settings[name] for name in names if settings.get(name) is not None}
+    return finish(program, Settings(**{**own, **given}))
+
+
+def _simulated(program: ir_nodes.Program, *, iterations: bool) -> Report:
+    from serq.runner import run as run_program
+
+    with _refusals(), _progress() as watch:
+        return run_program(program, iterations=iterations, watch=watch)
 
 
 def _dump(report: Report, folder: str) -> None:
     from serq.dump import dump_csv
 
-    try:
+    with _refusals(folder):
         dump_csv(report, Path(folder))
-    except OSError as error:
-        typer.echo(f"castq: --dump {folder}: {error.strerror}", err=True)
-        raise typer.Exit(_REFUSED) from None
 
 
 def _pairs(texts: Sequence[str] | None, option: str) -> dict[str, str]:

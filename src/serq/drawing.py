@@ -1,0 +1,145 @@
+"""A deployment as a picture: the stages in the order a session meets them, above the pools it holds meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from html import escape
+from itertools import pairwise
+
+from serq import ir
+
+__all__ = ["draw_svg"]
+
+_WIDTH, _HEIGHT, _GAP, _MARGIN = 150, 58, 46, 24
+_KINDS = {"fifo": "queue", "ps": "processor sharing", "delay": "delay", "step": "engine"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Box:
+    """A stage or pool; a family is one box."""
+
+    title: str
+    note: str
+    left: int
+    top: int
+    style: str
+
+    def svg(self) -> str:
+        x, y = self.left + _WIDTH / 2, self.top
+        return (
+            f'<rect class="{self.style}" x="{self.left}" y="{y}" width="{_WIDTH}" height="{_HEIGHT}" rx="6"/>'
+            f'<text x="{x}" y="{y + 25}" class="name">{escape(self.title)}</text>'
+            f'<text x="{x}" y="{y + 43}" class="note">{escape(self.note)}</text>'
+        )
+
+
+def draw_svg(program: ir.Program) -> str:
+    """The picture as SVG text: arrows along the runs of a session, dashed lines from a pool to what runs inside it.
+
+    The layout is one row of stages over one row of pools; a family is drawn once, with its size.
+    """
+    visits = list(_visits(program))
+    stages = _boxes(_order(program.stages, [at for visit in visits for at in visit.stages]), program, 0)
+    pools = _boxes(_order(program.pools, [at for visit in visits for at in visit.pools]), program, 1)
+    lines: list[str] = []
+    for one, two in _pairs(visits):
+        if one in stages and two in stages and one != two:
+            lines.append(_arrow(stages[one], stages[two]))
+    held = {(pool, stage) for visit in visits for pool in visit.pools for stage in visit.stages}
+    lines += [_dashed(pools[pool], stages[stage]) for pool, stage in sorted(held) if pool in pools and stage in stages]
+    boxes = [box.svg() for box in (*stages.values(), *pools.values())]
+    columns = max(len(stages), len(pools), 1)
+    width = 2 * _MARGIN + columns * _WIDTH + (columns - 1) * _GAP
+    height = 2 * _MARGIN + _HEIGHT * (2 if pools else 1) + (2 * _GAP if pools else 0)
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}">',
+            _STYLE,
+            *lines,
+            *boxes,
+            "</svg>",
+            "",
+        ]
+    )
+
+
+_STYLE = (
+    "<style>text{font:13px sans-serif;text-anchor:middle;fill:#222}.note{font-size:11px;fill:#666}"
+    "rect{stroke:#444;fill:#fff}.step{fill:#e3edf9}.pool{fill:#eef6e8}"
+    "path{fill:none;stroke:#444}.held{stroke:#9a9;stroke-dasharray:4 4}</style>"
+    '<defs><marker id="tip" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
+    '<path d="M0 0L8 4L0 8z" style="fill:#444"/></marker></defs>'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Visit:
+    """One run of a session: its stages, and the pools it holds meanwhile (first members of families)."""
+
+    stages: tuple[int, ...]
+    pools: tuple[int, ...]
+
+
+def _visits(program: ir.Program) -> Iterator[_Visit]:
+    def walk(block: int | None, held: tuple[int, ...]) -> Iterator[_Visit]:
+        for stmt in () if block is None else program.blocks[block]:
+            match stmt:
+                case ir.Run(stages=stages):
+                    yield _Visit(tuple(ref.base for ref in stages), held)
+                case ir.Hold(pools=pools, body=body):
+                    yield from walk(body, (*held, *(item.pool.base for item in pools)))
+                case ir.Branch(then=then, otherwise=otherwise):
+                    yield from walk(then, held)
+                    yield from walk(otherwise, held)
+                case ir.While(body=body) | ir.Fork(body=body) | ir.Turn(body=body):
+                    yield from walk(body, held)
+
+    yield from walk(program.session, ())
+
+
+def _pairs(visits: list[_Visit]) -> list[tuple[int, int]]:
+    """Stages that follow each other, each pair once."""
+    found: dict[tuple[int, int], None] = {}
+    for one, two in pairwise(visits):
+        for left in one.stages[:1]:
+            for right in two.stages[:1]:
+                found[(left, right)] = None
+    return list(found)
+
+
+def _order(declared: Sequence[ir.Stage | ir.Pool], met: list[int]) -> list[int]:
+    """First members, those a session meets first, then the others in the order of declaration."""
+    first = [i for i, item in enumerate(declared) if not item.index]
+    return list(dict.fromkeys([at for at in met if at in first] + first))
+
+
+def _boxes(order: list[int], program: ir.Program, row: int) -> dict[int, _Box]:
+    found: dict[int, _Box] = {}
+    for column, at in enumerate(order):
+        item: ir.Stage | ir.Pool = program.pools[at] if row else program.stages[at]
+        members: Sequence[ir.Stage | ir.Pool] = program.pools if row else program.stages
+        size = sum(1 for other in members if other.name == item.name)
+        title = item.name if item.index is None else f"{item.name}[{size}]"
+        left, top = _MARGIN + column * (_WIDTH + _GAP), _MARGIN + row * (_HEIGHT + 2 * _GAP)
+        if isinstance(item, ir.Pool):
+            found[at] = _Box(title, f"{item.cap:g} units", left, top, "pool")
+        else:
+            found[at] = _Box(title, _KINDS[item.kind], left, top, item.kind)
+    return found
+
+
+def _arrow(one: _Box, two: _Box) -> str:
+    if two.left > one.left:
+        start, end, bend = one.left + _WIDTH, two.left, 0
+    else:
+        start, end, bend = one.left, two.left + _WIDTH, 18
+    y = one.top + _HEIGHT / 2 + bend / 2
+    far = abs(two.left - one.left) > _WIDTH + _GAP
+    curve = f"Q{(start + end) / 2} {one.top - 16}" if far else f"Q{(start + end) / 2} {y + bend}"
+    return f'<path d="M{start} {y}{curve} {end} {y}" marker-end="url(#tip)"/>'
+
+
+def _dashed(pool: _Box, stage: _Box) -> str:
+    x1, x2 = pool.left + _WIDTH / 2, stage.left + _WIDTH / 2
+    return f'<path class="held" d="M{x1} {pool.top}L{x2} {stage.top + _HEIGHT}"/>'
