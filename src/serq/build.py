@@ -195,6 +195,8 @@ class Build:
         self.server: tree.Body = ()
         self.copies: dict[str, tree.TransferDecl] = {}
         self.share: str | None = None
+        self.overridden: set[str] = set()
+        self.places: dict[int, Place] = {}
         self.sends = 0
         self.reply_slots: list[tuple[int, str, Place]] = []
         self.server_block: int | None = None
@@ -268,6 +270,10 @@ class Build:
             self.stages.append(resource)
         self.resources[name] = resource
         return resource
+
+    def place(self, statement: ir.Stmt) -> Place | None:
+        """Where a lowered statement was written, when one written statement became it."""
+        return self.places.get(id(statement))
 
     def block(self, statements: list[ir.Stmt]) -> int:
         """The number of a new block."""

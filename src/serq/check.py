@@ -25,7 +25,7 @@ def check(program: ir.Program, build: Build) -> None:
     if not build.seed:
         build.guard(lambda: check_whole(program, starts, build.amounts))
         build.guard(lambda: _assigned(program, build))
-    build.guard(lambda: check_progress(program, starts))
+    build.guard(lambda: check_progress(program, starts, build.place))
     build.stop()
 
 
@@ -71,7 +71,7 @@ def _live(expr: ir.Expr) -> bool:
 def _hidden(program: ir.Program, build: Build) -> None:
     if not build.hidden:
         return
-    flow = HiddenFlow(program, frozenset(build.hidden), strict=not build.seed)
+    flow = HiddenFlow(program, frozenset(build.hidden), strict=not build.seed, place=build.place)
     try:
         if build.seed:
             flow.follow(program.session)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -60,14 +61,30 @@ def _compile(
             hint = "a deployment is 'fn main() { … }'; a single-file program holds its own 'workload { … }'"
             raise SerqError("structure", "a workload file belongs to a deployment, and this program is none", hint=hint)
         root = Path(path).resolve() if path is not None else None
-        return lower_seed(_items(program, root), settings, sets, defs)
+        items = _items(program, root)
+        with _about(program.name):
+            return lower_seed(items, settings, sets, defs)
     from serq.lower_split import lower_split
 
     deployment = parse_deployment(program)
     if other is None:
         at = next((item.at for item in deployment.items if isinstance(item, tree.ServerDecl)), deployment.at)
         raise fail("structure", "a deployment runs with a workload file, and none was given", at)
-    return lower_split(deployment, parse_workload(other), settings, sets, defs)
+    file = parse_workload(other)
+    with _about(f"{program.name} + {other.name}"):
+        return lower_split(deployment, file, settings, sets, defs)
+
+
+@contextmanager
+def _about(name: str) -> Iterator[None]:
+    """Errors without a position are about the whole program: they carry its name."""
+    try:
+        yield
+    except SerqError as error:
+        for one in error.errors:
+            if one.file is None:
+                one.file = name
+        raise
 
 
 def _settings(

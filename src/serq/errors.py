@@ -71,7 +71,7 @@ class SerqError(ValueError):
     def __str__(self) -> str:
         """The diagnostic: position, message, source line with a caret, and help."""
         place = "" if self.line is None else f"{self.line}:{self.column}: "
-        file = f"{self.file}: " if self.file and not place else f"{self.file}:" if self.file else ""
+        file = "" if not self.file else f"{self.file}:" if place else f"{self.file}: "
         code = f"[{self.code}]" if self.code else ""
         lines = [f"{file}{place}error{code}: {self.message}"]
         if self.line is not None and self.source_line is not None:

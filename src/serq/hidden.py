@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from serq import ir
-from serq.errors import Place, SerqError, fail
+from serq.errors import Place, fail
 from serq.fold import reads
 from serq.walk import values
 
@@ -40,10 +41,17 @@ class HiddenFlow:
     every slot that ever holds an unrevealed value, for the keys that may be read at any time.
     """
 
-    def __init__(self, program: ir.Program, hidden: Slots, strict: bool) -> None:
+    def __init__(
+        self,
+        program: ir.Program,
+        hidden: Slots,
+        strict: bool,
+        place: Callable[[ir.Stmt], Place | None] = lambda _: None,
+    ) -> None:
         self.program = program
         self.hidden = hidden
         self.strict = strict
+        self.place = place
         self.tainted: set[int] = set(hidden)
 
     def follow(self, block: int, skip: int = 0) -> None:
@@ -102,13 +110,14 @@ class HiddenFlow:
         if isinstance(statement, ir.Run | ir.Set):
             return
         for expr in values(statement):
-            self._refuse(self._sources(expr, state) - state.revealed)
+            self._refuse(self._sources(expr, state) - state.revealed, statement)
 
-    def _refuse(self, early: Slots) -> None:
+    def _refuse(self, early: Slots, statement: ir.Stmt) -> None:
         for slot in sorted(early):
             name = self.program.attrs[slot]
             hint = "read it after the run whose work it is"
-            raise SerqError("hidden", f"the hidden value {name!r} is read before it can be known", hint=hint)
+            message = f"the hidden value {name!r} is read before it can be known"
+            raise fail("hidden", message, self.place(statement), hint=hint)
 
     def _assign(self, slot: int, value: ir.Expr, state: _State) -> _State:
         unknown = self._sources(value, state) - state.revealed
@@ -125,7 +134,7 @@ class HiddenFlow:
             state = self._assign(slot, expr, state)
         after = self._inner(statement.body, state)
         if after is not None and self.strict and statement.cache is not None:
-            self._refuse(self._sources(statement.cache, after) - after.revealed)
+            self._refuse(self._sources(statement.cache, after) - after.revealed, statement)
         return after
 
 

@@ -36,12 +36,9 @@ def find_connector(engine: Engine, scope: Scope, at: Place) -> Connector | None:
         return None
     connector = decl.connectors[0]
     queue = build.queues.get(connector.name)
+    if queue is None or engine.memory is None:
+        raise fail("structure", f"the connector {connector.name!r} of {engine.name!r} joins nothing", at)
     copy = build.copies.get(engine.name)
-    if queue is None or not ("l2" in queue.decl.roles or (copy is not None and copy.source == connector.name)):
-        message = f"the connector {connector.name!r} names neither an 'l2' queue nor the source of a copy"
-        raise fail("structure", message, connector.at, code="E-connector-misnamed")
-    if engine.memory is None:
-        raise fail("structure", f"{engine.name!r} has a connector and no memory to load into", at)
     return Connector(connector, queue, engine, None if "l2" in queue.decl.roles else copy)
 
 

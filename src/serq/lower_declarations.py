@@ -69,6 +69,14 @@ class Inputs:
             self.known[let.name] = let.name_at
         return constant(let.value, constant_scope(build, side), f"the constant {let.name!r}")
 
+    def reaches(self, let: tree.LetDecl, build: Build) -> bool:
+        """Does a value the caller gave for an input decide this constant?"""
+        for one in expression_names(let.value):
+            given = isinstance(one, tree.Text) and one.value in self.sets
+            if not build.seed and (given or (isinstance(one, tree.Path) and one.plain in build.overridden)):
+                return True
+        return False
+
     def _input(self, call: tree.CallExpr, build: Build, side: str) -> float:
         if build.seed:
             raise fail(
@@ -100,6 +108,8 @@ def add_lets(items: Iterable[tree.Item], build: Build, inputs: Inputs, side: str
 def _let(let: tree.LetDecl, build: Build, inputs: Inputs, side: str) -> None:
     build.declare("constant", let.name, let.name_at)
     build.lets_of(side)[let.name] = inputs.value(let, build, side)
+    if inputs.reaches(let, build):
+        build.overridden.add(let.name)
 
 
 def add_definitions(items: Iterable[tree.Item], build: Build, defs: Mapping[str, str], side: str) -> None:

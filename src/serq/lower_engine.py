@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from serq import ir, tree
 from serq.build import Amount, Engine, Macro, Scope
-from serq.errors import SerqError, fail
+from serq.errors import fail
 from serq.lower_expressions import constant, lower_keys, lower_number
 from serq.lower_pools import member_of
 from serq.lower_step import DECODE_FIRST, NOBODY_PREEMPTED, check_budget
@@ -82,7 +82,7 @@ def _check_scheduler(engine: Engine) -> None:
             raise fail("scheduler", message, engine.decl.scheduler_at, hint=hint)
     if not _works(statements):
         message = f"a path through the scheduler of {engine.name!r} neither advances nor admits"
-        raise SerqError("scheduler", message)
+        raise fail("scheduler", message, engine.decl.scheduler_at)
 
 
 def _flat(statements: tuple[tree.SchedulerStatement, ...]) -> list[tree.SchedulerStatement]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from serq import ir, tree
 from serq.build import Resource, Scope
 from serq.errors import Place, fail
-from serq.lower_expressions import constant, lower_keys, lower_number
+from serq.lower_expressions import constant, expression_names, lower_keys, lower_number
 from serq.lower_refs import resolve
 
 __all__ = ["declare_size", "lower_pool", "lower_stage", "member_of", "read_capacity"]
@@ -20,6 +20,9 @@ def declare_size(size: tree.Expression | None, scope: Scope) -> int | None:
     """The number of members of a family; None for a single thing."""
     if size is None:
         return None
+    for one in expression_names(size):
+        if isinstance(one, tree.Path) and one.plain in scope.build.overridden:
+            raise fail("override", f"the size of a family depends on {one.plain!r}, which no input may change", size.at)
     count = constant(size, scope, "a family's size")
     if not (count >= 1 and count % 1 == 0 and count <= 1e6):
         raise fail("value", f"a family has a whole number of members, not {count:g}", size.at)

@@ -9,11 +9,18 @@ from serq.errors import Place, closest, fail
 __all__ = ["find_resource", "no_resource", "resolve", "unfold"]
 
 
-def unfold(path: tree.Path, scope: Scope) -> tuple[tree.Path, Scope]:
-    """The path with a definition's parameter replaced by the path it stands for, and the scope that one is read in."""
+def unfold(path: tree.Path, scope: Scope) -> tuple[tree.Path, Scope, Scope]:
+    """The path with a definition's parameter replaced by the path it stands for.
+
+    Also the scope its names are read in, and the scope its index is read in: an index written beside the parameter
+    belongs to the body, one written in the argument to the call.
+    """
+    index_scope: Scope | None = None
     while isinstance(bound := scope.names.get(path.parts[0].name), Macro):
         if not isinstance(bound.expr, tree.Path):
             break
+        if index_scope is None and any(part.index is not None for part in path.parts):
+            index_scope = scope
         first, rest = path.parts[0], path.parts[1:]
         inner = bound.expr.parts
         if first.index is not None:
@@ -21,14 +28,14 @@ def unfold(path: tree.Path, scope: Scope) -> tuple[tree.Path, Scope]:
                 raise fail("reference", f"{first.name!r} already carries an index", first.at)
             inner = (*inner[:-1], tree.Part(first.at, inner[-1].name, first.index))
         path, scope = tree.Path(path.at, (*inner, *rest)), bound.scope
-    return path, scope
+    return path, scope, index_scope or scope
 
 
 def find_resource(
     path: tree.Path, scope: Scope, kind: str | None = None
 ) -> tuple[Resource, ir.Expr | None, Scope] | None:
     """The pool or stage a path means, the implied member of a queue's own resource, and the scope of its index."""
-    path, scope = unfold(path, scope)
+    path, scope, _ = unfold(path, scope)
     build, first = scope.build, path.parts[0].name
     if scope.queue is not None:
         local = scope.queue.locals.get(path.text)
@@ -60,10 +67,10 @@ def resolve(path: tree.Path, scope: Scope, kind: str, *, whole: bool = False) ->
     """The resource of a kind a path names, with its index; `whole` accepts a family without an index."""
     found = find_resource(path, scope, kind)
     if found is None or found[0].kind != kind:
-        written, _ = unfold(path, scope)
+        written, _, _ = unfold(path, scope)
         raise no_resource(kind, tree.Path(path.at, written.parts), scope)
-    resource, own, inner = found
-    written, inner = unfold(path, scope)
+    resource, own, _ = found
+    written, _, inner = unfold(path, scope)
     _check_side(resource, path, scope)
     index = next((part.index for part in written.parts if part.index is not None), None)
     if index is None:

@@ -15,7 +15,7 @@ from serq.lower_expressions import expression_names, lower_number
 from serq.lower_hold import check_units, lower_chain
 from serq.lower_refs import resolve
 
-__all__ = ["lower_request"]
+__all__ = ["lower_request", "taking_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def lower_request(statement: tree.CallStatement, engine: Engine, scope: Scope) -
     _check_form(engine, scope, statement.at)
     request = _Request(engine, scope)
     start = _start(statement, request)
-    taking = _taking(engine)
+    taking = taking_of(engine)
     connector = find_connector(engine, scope, statement.at)
     if taking is None:
         return (*start, *_work(request, None, cached=False))
@@ -119,7 +119,7 @@ def _start(statement: tree.CallStatement, request: _Request) -> Sequence[ir.Stmt
 
 def _check_hidden(output: ir.Expr, at: Place, request: _Request) -> None:
     """A hidden output may be read by `cache` only."""
-    taking = _taking(request.engine)
+    taking = taking_of(request.engine)
     hidden = sorted(reads(output) & request.build.hidden)
     if taking is None or not hidden:
         return
@@ -133,7 +133,8 @@ def _check_hidden(output: ir.Expr, at: Place, request: _Request) -> None:
             raise fail("hidden", message, at, hint="only 'cache' may read a hidden 'request.output'")
 
 
-def _taking(engine: Engine) -> tree.Taking | None:
+def taking_of(engine: Engine) -> tree.Taking | None:
+    """What the scheduler of an engine lets a request take: its first `taking`."""
     if engine.taking is None and engine.decl is not None:
         found: list[tree.Taking] = []
         waiting = list(engine.decl.scheduler or ())

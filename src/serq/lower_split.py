@@ -26,7 +26,7 @@ from serq.moments import MOMENTS
 from serq.names import BUILTINS
 from serq.settings import Settings, finish
 from serq.split_declare import Declared, declare_items
-from serq.split_signature import check_copies, check_stages, one_server, one_workload, sent_fields
+from serq.split_signature import check_connectors, check_copies, check_stages, one_server, one_workload, sent_fields
 
 __all__ = ["lower_split"]
 
@@ -222,6 +222,7 @@ def lower_split(
     for item in split.items:
         if isinstance(item, tree.TransferDecl):
             build.guard(lambda item=item: check_copies(item, build))  # type: ignore[misc]
+    build.guard(lambda: check_connectors(build))
     split.resources()
     init, turn, session = split.blocks()
     split.measures()

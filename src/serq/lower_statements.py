@@ -42,8 +42,15 @@ def lower_body(body: tree.Body, scope: Scope) -> list[ir.Stmt]:
     """The statements a body becomes; a statement in error leaves nothing and the next one is still checked."""
     found: list[ir.Stmt] = []
     for statement in body:
-        scope.build.guard(lambda statement=statement: found.extend(_statement(statement, scope)))  # type: ignore[misc]
+        scope.build.guard(lambda statement=statement: found.extend(_placed(statement, scope)))  # type: ignore[misc]
     return found
+
+
+def _placed(statement: tree.Statement, scope: Scope) -> Sequence[ir.Stmt]:
+    lowered = _statement(statement, scope)
+    for one in lowered:
+        scope.build.places.setdefault(id(one), statement.at)
+    return lowered
 
 
 def _statement(statement: tree.Statement, scope: Scope) -> Sequence[ir.Stmt]:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from serq import ir
-from serq.errors import SerqError
+from serq.errors import Place, fail
 from serq.walk import reachable
 
 __all__ = ["check_progress"]
 
 
-def check_progress(program: ir.Program, starts: tuple[int, ...]) -> None:
+def check_progress(
+    program: ir.Program, starts: tuple[int, ...], place: Callable[[ir.Stmt], Place | None] = lambda _: None
+) -> None:
     """Raises `progress` for a loop whose body has a path that never waits."""
     for start in starts:
         for statement in reachable(program, start):
             if isinstance(statement, ir.While) and not _passes(program, statement.body):
                 hint = "let every path run a stage, take a turn that does, or end"
-                raise SerqError("progress", "a loop may go round for ever without passing time", hint=hint)
+                message = "a loop may go round for ever without passing time"
+                raise fail("progress", message, place(statement), hint=hint)
 
 
 def _passes(program: ir.Program, block: int) -> bool:

@@ -312,7 +312,7 @@ def _stage_row(stage: StageState, start: float, end: float) -> StageRow:
         mean_decodes=engine.decodes.mean(start, end) if engine else 0.0,
         mean_decode_batch=engine.decode_total / batches if engine and batches else None,
         mean_decode_step=engine.decode_duration / batches if engine and batches else None,
-        mean_itl=sum(engine.gaps) / len(engine.gaps) if engine and engine.gaps else None,
+        mean_itl=engine.mean_gap() if engine else None,
         itl_p50=engine.gap_percentile(0.5) if engine else None,
         itl_p99=engine.gap_percentile(0.99) if engine else None,
         idle_with_work=bool(engine and engine.running is None and engine.idle_with_work and engine.has_work),

@@ -20,20 +20,22 @@ def run(
     trace: Sequence[Rows] = (),
     iterations: bool = False,
     watch: Callable[[float], None] | None = None,
+    step_by_step: bool = False,
 ) -> Report:
     """Simulate to the end and report.
 
     `trace` gives the sessions a trace program replays, each a list of (new, out, think, forced); without it those the
     program carries or its trace file holds.  `iterations` also records every iteration of every engine.  `watch` is
-    told now and then which fraction of the run is done.  A KeyboardInterrupt ends the run early: the report then says
-    `partial`.  Raises RunError where the run cannot go on, SerqError where the trace cannot be read.  Time is linear in
-    the events, memory in the samples.
+    told now and then which fraction of the run is done.  `step_by_step` forms every engine iteration by itself, also
+    where many are alike and could be run through together; the results agree to 1e-9.  A KeyboardInterrupt ends the run
+    early: the report then says `partial`.  Raises RunError where the run cannot go on, SerqError where the trace cannot
+    be read.  Time is linear in the events, memory in the samples.
     """
     kernel = Kernel(program, trace or _rows(program))
     if iterations:
         kernel.claims.iterations = []
     try:
-        end = kernel.run(watch)
+        end = kernel.run(watch, step_by_step=step_by_step)
     except KeyboardInterrupt:
         return build_report(kernel, kernel.ctx.now, partial=True)
     return build_report(kernel, end)

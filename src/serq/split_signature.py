@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from serq import tree
-from serq.build import Build
+from serq.build import Build, Engine
 from serq.errors import SerqError, closest, fail
 from serq.lower_statements import nested
 from serq.split_declare import Declared
 
-__all__ = ["check_copies", "check_stages", "one_server", "one_workload", "sent_fields"]
+__all__ = ["check_connectors", "check_copies", "check_stages", "one_server", "one_workload", "sent_fields"]
 
 
 def one_server(deployment: tree.Deployment) -> tree.ServerDecl:
@@ -87,6 +87,36 @@ def check_copies(decl: tree.TransferDecl, build: Build) -> None:
         message = f"the engine of {decl.reader!r} has no connector {decl.source!r}"
         raise fail("structure", message, decl.at, hint=hint, code="E-copy-no-connector")
     build.copies[reader.name] = decl
+
+
+def check_connectors(build: Build) -> None:
+    """Every connector of an engine names a tier or the source of a copy, and its requests take the memory it fills."""
+    for engine in build.engines.values():
+        for connector in engine.decl.connectors if engine.decl else ():
+            queue = build.queues.get(connector.name)
+            copy = build.copies.get(engine.name)
+            if queue is None:
+                hint = closest(connector.name, build.queues)
+                message = f"the connector {connector.name!r} of {engine.name!r} names no queue"
+                raise fail("structure", message, connector.at, hint=hint, code="E-connector-misnamed")
+            if "l2" not in queue.decl.roles and (copy is None or copy.source != connector.name):
+                message = f"no transfer declaration copies from {connector.name!r} to {engine.name!r}"
+                hint = f"write 'kvt.nixl_pull ({connector.name}, {engine.name}, share = share.maxmin);'"
+                raise fail("structure", message, connector.at, hint=hint, code="E-connector-no-copy")
+            if engine.memory is None or not _takes_memory(engine):
+                message = (
+                    f"the connector {connector.name!r} fills a memory that requests of {engine.name!r} do not take"
+                )
+                raise fail("structure", message, connector.at, code="E-connector-untaken")
+
+
+def _takes_memory(engine: Engine) -> bool:
+    from serq.lower_requests import taking_of
+
+    taking, memory = taking_of(engine), engine.memory
+    if taking is None or memory is None:
+        return False
+    return any(memory.name in (part.pool.text, f"{engine.name}.{part.pool.text}") for part in taking.parts)
 
 
 def check_stages(declared: Declared, build: Build) -> None:

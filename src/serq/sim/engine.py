@@ -9,7 +9,7 @@ from serq import ir
 from serq.sim.context import RunError
 from serq.sim.expr import Function
 from serq.sim.stages import Job, StageState
-from serq.sim.stats import TimeAverage, percentile
+from serq.sim.stats import TimeAverage
 
 if TYPE_CHECKING:
     from serq.sim.kernel import Kernel
@@ -40,7 +40,7 @@ class EngineStage(StageState):
         self.forming = False
         self.served = 0.0
         self.idle_with_work = False
-        self._started = 0.0
+        self.formed_after = -1
         self._phase = ""
         self._statistics()
 
@@ -51,7 +51,7 @@ class EngineStage(StageState):
         self.decode_batches = 0
         self.decode_total = 0.0
         self.decode_duration = 0.0
-        self.gaps: list[float] = []
+        self.gaps: dict[float, int] = {}
 
     def compile(self) -> None:
         function = self.kernel.function
@@ -312,11 +312,12 @@ class EngineStage(StageState):
 
     # --- running an iteration -----------------------------------------------------------------------------------------
 
-    def _batch_totals(self) -> None:
+    def batch_totals(self, batch: list[Job]) -> None:
+        """The words of a batch: what `cost` and the claims read."""
         ctx = self.kernel.ctx
         tokens = prefilled = kv_decode = kv_prefill = attention = 0.0
         decoders = 0
-        for job in self.grants:
+        for job in batch:
             n = job.granted
             tokens += n
             if job.mode == "decode":
@@ -336,25 +337,13 @@ class EngineStage(StageState):
 
     def _start(self) -> None:
         kernel, ctx = self.kernel, self.kernel.ctx
-        self._batch_totals()
-        rng, ctx.rng = ctx.rng, kernel.machine_rng
-        duration = self._cost(kernel.no_attrs)
-        ctx.rng = rng
-        if self.grants and not duration > 0:
-            raise RunError("run-cost", f"an iteration of {self.name} at {ctx.now:g} would last {duration:g}")
-        self.iterations += 1
+        self.batch_totals(self.grants)
+        duration = self._duration()
         self.idle_with_work = False
         ctx.served = self.served
         ctx.demand = sum(1.0 if job.mode == "decode" else min(job.remaining, self.cap) for job in self.jobs)
-        kernel.claims.check(self)
         self.running = [(job, job.granted) for job in self.grants]
-        kernel.claims.note_iteration(self)
-        self._count_phase(duration)
-        self.grants = []
-        kernel.schedule(ctx.now + duration, self._finished, None)
-
-    def _count_phase(self, duration: float) -> None:
-        ctx = self.kernel.ctx
+        self._count_iteration(duration)
         if ctx.prefilled and ctx.decoders:
             self._phase = "mixed"
         else:
@@ -362,12 +351,39 @@ class EngineStage(StageState):
         if self._phase:
             self.phase_time[self._phase].set(1.0, ctx.now)
         self.decodes.set(ctx.decoders, ctx.now)
-        if ctx.decoders and ctx.now >= self.kernel.program.warmup:
+        self.grants = []
+        self.formed_after = kernel.events
+        kernel.schedule(ctx.now + duration, self.finished, self)
+
+    def begin_again(self, now: float, decodes: int, ended: int) -> float:
+        """Begin an iteration like the one that ends `now`, the last of `ended` + 1; returns its duration."""
+        ctx = self.kernel.ctx
+        ctx.now = now
+        ctx.served, ctx.demand = self.served + (ended + 1) * decodes, float(decodes)
+        duration = self._duration()
+        self._count_iteration(duration)
+        return duration
+
+    def _duration(self) -> float:
+        kernel, ctx = self.kernel, self.kernel.ctx
+        rng, ctx.rng = ctx.rng, kernel.machine_rng
+        duration = self._cost(kernel.no_attrs)
+        ctx.rng = rng
+        if ctx.tokens and not duration > 0:
+            raise RunError("run-cost", f"an iteration of {self.name} at {ctx.now:g} would last {duration:g}")
+        return duration
+
+    def _count_iteration(self, duration: float) -> None:
+        kernel, ctx = self.kernel, self.kernel.ctx
+        self.iterations += 1
+        kernel.claims.check(self)
+        kernel.claims.note_iteration(self)
+        if ctx.decoders and ctx.now >= kernel.program.warmup:
             self.decode_batches += 1
             self.decode_total += ctx.decoders
             self.decode_duration += duration
 
-    def _finished(self, _: None) -> None:
+    def finished(self, _: EngineStage) -> None:
         now = self.kernel.ctx.now
         if self._phase:
             self.phase_time[self._phase].set(0.0, now)
@@ -380,13 +396,13 @@ class EngineStage(StageState):
             if job.frame is not None:
                 job.frame.position[job.frame_index] += n
             if job.mode == "decode" or job.remaining <= 0:
-                self._token(job, now)
+                self.token(job, now)
             if job.remaining <= 0:
                 self.jobs.remove(job)
                 self.changed()
                 self.finish(job)
 
-    def _token(self, job: Job, now: float) -> None:
+    def token(self, job: Job, now: float) -> None:
         session = job.session
         if session is None:
             return
@@ -394,7 +410,7 @@ class EngineStage(StageState):
             session.last_token = None
         last = session.last_token
         if last is not None and now >= self.kernel.program.warmup:
-            self.gaps.append(now - last)
+            self.add_gaps(now - last, 1)
         session.last_token = now
         if session.turn is not None:
             self._note_token(job, session.turn, now)
@@ -427,8 +443,23 @@ class EngineStage(StageState):
     def q_budget_left(self) -> float:
         return self.left if self.forming else self.budget
 
+    # --- inter-token latency ------------------------------------------------------------------------------------------
+
+    def add_gaps(self, gap: float, count: int) -> None:
+        self.gaps[gap] = self.gaps.get(gap, 0) + count
+
+    def mean_gap(self) -> float | None:
+        count = sum(self.gaps.values())
+        return math.fsum(gap * n for gap, n in self.gaps.items()) / count if count else None
+
     def gap_percentile(self, q: float) -> float | None:
-        return percentile(sorted(self.gaps), q) if self.gaps else None
+        """The gap at rank ceil(q n) of all gaps in ascending order."""
+        rank = math.ceil(q * sum(self.gaps.values()))
+        for gap in sorted(self.gaps):
+            rank -= self.gaps[gap]
+            if rank <= 0:
+                return gap
+        return None
 
 
 def _admission_order(job: Job) -> tuple[float, int]:

@@ -13,6 +13,7 @@ from typing import Any
 from serq import ir
 from serq.sim.claims import Claims
 from serq.sim.context import Context, RunError
+from serq.sim.decode_run import DecodeRuns
 from serq.sim.engine import EngineStage
 from serq.sim.expr import ExprCompiler, Function
 from serq.sim.growth import Growth
@@ -55,7 +56,7 @@ class Kernel:
         self.dirty_fabric = False
         self._order = 0
         self._sequence = 0
-        self._heap: list[tuple[float, int, int, Callable[[Any], None], Any]] = []
+        self.heap: list[tuple[float, int, int, Callable[[Any], None], Any]] = []
         self.population = Population(self, trace)
         self.holds, self.growth, self.leases = Holds(self), Growth(self), Leases(self)
         self.claims = Claims(self)
@@ -121,15 +122,18 @@ class Kernel:
     def schedule(self, time: float, action: Callable[[Any], None], payload: Any, phase: int = _EVENT) -> None:
         """An event; one that never comes (infinite time) is not kept."""
         if time < math.inf:
-            self._sequence += 1
-            heapq.heappush(self._heap, (time, phase, self._sequence, action, payload))
+            heapq.heappush(self.heap, (time, phase, self.next_sequence(), action, payload))
+
+    def next_sequence(self) -> int:
+        self._sequence += 1
+        return self._sequence
 
     def schedule_tick(self, pool: PoolState, period: float) -> None:
         """The next multiple of the period strictly later than now."""
         at = (math.floor(self.ctx.now / period) + 1) * period
         if pool.tick_at != at:
             pool.tick_at = at
-            heapq.heappush(self._heap, (at, _TICK, pool.position, self._tick, pool))
+            heapq.heappush(self.heap, (at, _TICK, pool.position, self._tick, pool))
 
     def guard(self, value: float) -> bool:
         if value == 1.0:
@@ -177,7 +181,7 @@ class Kernel:
         """Let idle engines form iterations, unless an event is due at this very instant."""
         changed = False
         for engine in self.engines:
-            if self._heap and self._heap[0][0] == self.ctx.now:
+            if self.heap and self.heap[0][0] == self.ctx.now:
                 return changed
             if engine.has_work and engine.form():
                 changed = True
@@ -196,30 +200,42 @@ class Kernel:
         if self.dirty_fabric and self.fabric is not None:
             self.dirty_fabric = False
             self.fabric.reschedule()
+        self.record_gauges()
+
+    def record_gauges(self) -> None:
         for series, value in zip(self.gauges, self._gauge_functions, strict=True):
             series.record(self.ctx.now, value(self.no_attrs))
 
-    def run(self, watch: Callable[[float], None] | None = None) -> float:
-        """Run to the end; returns the end time.  `watch` is told the fraction done every few thousand events."""
+    def run(self, watch: Callable[[float], None] | None = None, *, step_by_step: bool = False) -> float:
+        """Run to the end; returns the end time.
+
+        `watch` is told the fraction done every few thousand events.  `step_by_step` forms every iteration of an engine
+        by itself, also where many are alike.
+        """
         program = self.program
-        horizon = program.horizon if program.horizon is not None else 0.0
+        self.horizon = program.horizon if program.horizon is not None else 0.0
+        decode_runs = DecodeRuns(self)
+        together = decode_runs.possible and not step_by_step
         if program.warmup > 0:
             self.schedule(program.warmup, self._end_warmup, None, _WARMUP)
         self._first_arrivals()
         self._conclude()
-        heap = self._heap
+        heap, seen = self.heap, 0
         while heap and self.stopped_at is None:
+            if together and type(heap[0][4]) is EngineStage and heap[0][0] <= self.horizon:
+                decode_runs.ahead(heap[0][4])
             time = heap[0][0]
-            if time > horizon:
+            if time > self.horizon:
                 break
             _, _, _, action, payload = heapq.heappop(heap)
             self.ctx.now = time
             self.events += 1
             action(payload)
             self._conclude()
-            if watch is not None and not self.events % _WATCHED:
-                watch(self._fraction(horizon))
-        return self._finish(horizon)
+            if watch is not None and self.events >= seen + _WATCHED:
+                seen = self.events
+                watch(self._fraction(self.horizon))
+        return self._finish(self.horizon)
 
     def _fraction(self, horizon: float) -> float:
         wanted = self.program.arrivals
