@@ -58,6 +58,13 @@ def differences(name: str, folder: Path = CORPUS) -> list[str]:
     return found
 
 
+def departures(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
+    """Where two reports differ by more than 1e-9, relative above 1."""
+    found: list[str] = []
+    _compare(found, "report", one, other)
+    return found
+
+
 def _refusal(case: dict[str, Any], expect: dict[str, Any], folder: Path) -> list[str]:
     try:
         program = compiled(case, folder)
