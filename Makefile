@@ -20,6 +20,8 @@ $(VENV)/.gpu: pyproject.toml $(VENV)/bin/python
 
 demo: $(VENV)/.gpu
 	$(BIN)/python examples/operators.py
+	@echo; echo "# A serving program"; echo; echo "$$ castq run examples/serving/chat.sq"
+	@$(BIN)/castq run examples/serving/chat.sq
 
 test: $(STAMP) lint types unit
 
