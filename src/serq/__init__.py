@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from serq.compile import compile
+    from serq.compiler import compile
     from serq.errors import SerqError
     from serq.report import Report
     from serq.runner import run
 
 __all__ = ["Report", "SerqError", "compile", "run"]
 
-_HOME = {"compile": "serq.compile", "SerqError": "serq.errors", "Report": "serq.report", "run": "serq.runner"}
+_HOME = {"compile": "serq.compiler", "SerqError": "serq.errors", "Report": "serq.report", "run": "serq.runner"}
 
 
 def __getattr__(name: str) -> Any:

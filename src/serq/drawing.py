@@ -11,7 +11,7 @@ from serq import ir
 
 __all__ = ["draw_svg"]
 
-_WIDTH, _HEIGHT, _GAP, _MARGIN = 150, 58, 46, 24
+_WIDTH, _HEIGHT, _GAP, _MARGIN, _TOP = 150, 58, 46, 24, 36
 _KINDS = {"fifo": "queue", "ps": "processor sharing", "delay": "delay", "step": "engine"}
 
 
@@ -51,17 +51,10 @@ def draw_svg(program: ir.Program) -> str:
     boxes = [box.svg() for box in (*stages.values(), *pools.values())]
     columns = max(len(stages), len(pools), 1)
     width = 2 * _MARGIN + columns * _WIDTH + (columns - 1) * _GAP
-    height = 2 * _MARGIN + _HEIGHT * (2 if pools else 1) + (2 * _GAP if pools else 0)
-    return "\n".join(
-        [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}">',
-            _STYLE,
-            *lines,
-            *boxes,
-            "</svg>",
-            "",
-        ]
-    )
+    height = _TOP + _MARGIN + _HEIGHT * (2 if pools else 1) + (2 * _GAP if pools else 0)
+    size = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
+    opening = f'<svg xmlns="http://www.w3.org/2000/svg" {size}>'
+    return "\n".join([opening, _STYLE, *lines, *boxes, "</svg>", ""])
 
 
 _STYLE = (
@@ -92,7 +85,10 @@ def _visits(program: ir.Program) -> Iterator[_Visit]:
                 case ir.Branch(then=then, otherwise=otherwise):
                     yield from walk(then, held)
                     yield from walk(otherwise, held)
-                case ir.While(body=body) | ir.Fork(body=body) | ir.Turn(body=body):
+                case ir.While(body=body):
+                    inside = list(walk(body, held))
+                    yield from (*inside, *inside[:1])
+                case ir.Fork(body=body) | ir.Turn(body=body):
                     yield from walk(body, held)
 
     yield from walk(program.session, ())
@@ -100,12 +96,7 @@ def _visits(program: ir.Program) -> Iterator[_Visit]:
 
 def _pairs(visits: list[_Visit]) -> list[tuple[int, int]]:
     """Stages that follow each other, each pair once."""
-    found: dict[tuple[int, int], None] = {}
-    for one, two in pairwise(visits):
-        for left in one.stages[:1]:
-            for right in two.stages[:1]:
-                found[(left, right)] = None
-    return list(found)
+    return list(dict.fromkeys(pairwise(stage for visit in visits for stage in visit.stages)))
 
 
 def _order(declared: Sequence[ir.Stage | ir.Pool], met: list[int]) -> list[int]:
@@ -121,7 +112,7 @@ def _boxes(order: list[int], program: ir.Program, row: int) -> dict[int, _Box]:
         members: Sequence[ir.Stage | ir.Pool] = program.pools if row else program.stages
         size = sum(1 for other in members if other.name == item.name)
         title = item.name if item.index is None else f"{item.name}[{size}]"
-        left, top = _MARGIN + column * (_WIDTH + _GAP), _MARGIN + row * (_HEIGHT + 2 * _GAP)
+        left, top = _MARGIN + column * (_WIDTH + _GAP), _TOP + row * (_HEIGHT + 2 * _GAP)
         if isinstance(item, ir.Pool):
             found[at] = _Box(title, f"{item.cap:g} units", left, top, "pool")
         else:
@@ -130,14 +121,16 @@ def _boxes(order: list[int], program: ir.Program, row: int) -> dict[int, _Box]:
 
 
 def _arrow(one: _Box, two: _Box) -> str:
-    if two.left > one.left:
-        start, end, bend = one.left + _WIDTH, two.left, 0
-    else:
-        start, end, bend = one.left, two.left + _WIDTH, 18
-    y = one.top + _HEIGHT / 2 + bend / 2
-    far = abs(two.left - one.left) > _WIDTH + _GAP
-    curve = f"Q{(start + end) / 2} {one.top - 16}" if far else f"Q{(start + end) / 2} {y + bend}"
-    return f'<path d="M{start} {y}{curve} {end} {y}" marker-end="url(#tip)"/>'
+    """Straight to the next box on the right, in an arc over the boxes between, and below the straight one back."""
+    middle = (one.left + two.left + _WIDTH) / 2
+    if two.left > one.left and two.left - one.left <= _WIDTH + _GAP:
+        y = one.top + _HEIGHT / 2 - 8
+        return f'<path d="M{one.left + _WIDTH} {y}L{two.left} {y}" marker-end="url(#tip)"/>'
+    if one.left > two.left and one.left - two.left <= _WIDTH + _GAP:
+        y = one.top + _HEIGHT / 2 + 8
+        return f'<path d="M{one.left} {y}L{two.left + _WIDTH} {y}" marker-end="url(#tip)"/>'
+    start, end, y = one.left + _WIDTH / 2, two.left + _WIDTH / 2, one.top
+    return f'<path d="M{start} {y}Q{middle} {y - 56} {end} {y}" marker-end="url(#tip)"/>'
 
 
 def _dashed(pool: _Box, stage: _Box) -> str:

@@ -7,6 +7,10 @@ results.  `to_json` writes it; `from_json` (both in `ir_json`) reads it back and
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from serq.report import Report
 
 __all__ = [
     "IR_VERSION",
@@ -464,3 +468,9 @@ class Program:
     arrivals: int | None = None
     client: bool = False
     notes: tuple[tuple[str, str], ...] = field(default=())
+
+    def run(self, **options: Any) -> Report:
+        """Simulate and report; the options are those of `serq.run`."""
+        from serq.runner import run
+
+        return run(self, **options)

@@ -85,6 +85,8 @@ def copy_run(copy: tree.TransferDecl, amount: ir.Expr, scope: Scope) -> ir.Stmt:
         message = f"a copy from {copy.source!r} needs an entry declared 'from {copy.source}'"
         raise fail("structure", message, copy.at, code="E-copy-no-entry")
     latency = None if copy.latency is None else lower_number(copy.latency, scope.but(names={}), "a latency")
+    if isinstance(latency, ir.Num) and not latency.value >= 0:
+        raise fail("structure", "the latency of a copy is not negative", copy.at, code="E-copy-latency")
     source.ran = reader.nic.ran = True
     target = reader.nic.ref(scope.member if reader.nic.family else None)
     build.share = build.share or copy.share

@@ -89,10 +89,16 @@ def _apply(expr: tree.BinaryOp, left: Value, right: Value) -> Value:
 
 
 def _conditional(expr: tree.Conditional, scope: Scope) -> Value:
-    test = lower_number(expr.test, scope, "the test")
-    then, otherwise = lower(expr.then, scope), lower(expr.otherwise, scope)
-    cost = combine(then, otherwise, "?:", expr.at)
-    return Value(conditional(test, then.expr, otherwise.expr), cost)
+    chain = [expr]
+    while isinstance(chain[-1].otherwise, tree.Conditional):
+        chain.append(chain[-1].otherwise)
+    value = lower(chain[-1].otherwise, scope)
+    for one in reversed(chain):
+        test = lower_number(one.test, scope, "the test")
+        then = lower(one.then, scope)
+        cost = combine(then, value, "?:", one.at)
+        value = Value(conditional(test, then.expr, value.expr), cost)
+    return value
 
 
 def _draw(expr: tree.Draw, scope: Scope) -> Value:

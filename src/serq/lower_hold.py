@@ -9,7 +9,7 @@ from serq import ir, tree
 from serq.build import Amount, Frame, Resource, Scope, Value
 from serq.costs import spend
 from serq.errors import Place, fail
-from serq.lower_expressions import lower, lower_number
+from serq.lower_expressions import expression_names, lower, lower_number
 from serq.lower_refs import resolve
 
 __all__ = ["check_units", "lower_chain", "lower_hold"]
@@ -79,6 +79,9 @@ def _part(part: tree.HoldPart, pool: Resource, ref: ir.Ref, header: Scope) -> ir
 
 
 def _units(expr: tree.Expression, pool: Resource, at: Place, header: Scope) -> ir.Expr:
+    if any(isinstance(one, tree.Draw) for one in expression_names(expr)):
+        hint = "draw before, into an attribute: 'set x = ~…;'"
+        raise fail("draw", f"the amount of {pool.name!r} may not draw: it is read at every attempt", at, hint=hint)
     value = lower(expr, header)
     spend(value, (pool,), header, at)
     check_units(value.expr, pool, at, header)

@@ -161,6 +161,7 @@ def lower_seed(
     seed = _Seed(items, Inputs(sets))
     build = seed.build
     seed.declare(defs)
+    build.stop()
     workload, session, server = _parts(seed)
     build.server = server.body if server else ()
     bodies = _bodies(items)

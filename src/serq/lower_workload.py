@@ -36,7 +36,7 @@ def lower_trace(workload: tree.WorkloadDecl, settings: Settings) -> ir.Trace | N
     ordered = bool(workload.trace and workload.trace[1])
     if settings.trace is not None:
         return ir.Trace(settings.trace, ordered)
-    return ir.Trace(workload.trace[0], ordered, folder=settings.folder) if workload.trace else None
+    return ir.Trace(workload.trace[0], ordered, folder=settings.folder or ".") if workload.trace else None
 
 
 def needs_tool(body: tree.Body) -> Place | None:

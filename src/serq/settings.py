@@ -23,6 +23,7 @@ class Settings:
     arrivals: int | None = None
     trace: str | None = None
     folder: str = ""
+    to_run: bool = True
 
 
 def written_settings(run: tree.Item | None, build: Build, given: Settings) -> Settings:
@@ -44,6 +45,7 @@ def written_settings(run: tree.Item | None, build: Build, given: Settings) -> Se
         given.arrivals if given.arrivals is not None else _whole(found.get("arrivals")),
         given.trace,
         given.folder,
+        given.to_run,
     )
 
 
@@ -54,12 +56,12 @@ def _whole(value: float | None) -> int | None:
 def finish(program: ir.Program, settings: Settings) -> ir.Program:
     """The program with its settings, which must make a run possible."""
     horizon, warmup = settings.horizon, 0.0 if settings.warmup is None else settings.warmup
-    if horizon is None:
+    if horizon is None and settings.to_run:
         hint = "pass 'horizon', the time at which the run ends"
         raise SerqError("override", "the horizon is missing", hint=hint)
-    if not (horizon > 0 and math.isfinite(horizon)):
+    if horizon is not None and not (horizon > 0 and math.isfinite(horizon)):
         raise SerqError("override", f"the horizon is finite and above 0, not {horizon:g}")
-    if not 0 <= warmup < horizon:
+    if not 0 <= warmup < (math.inf if horizon is None else horizon):
         raise SerqError("override", f"the warm-up lies between 0 and the horizon, not at {warmup:g}")
     if settings.arrivals is not None:
         if program.arrival.kind not in ("poisson", "renewal"):
@@ -68,7 +70,7 @@ def finish(program: ir.Program, settings: Settings) -> ir.Program:
             raise SerqError("override", f"'arrivals' is at least 1, not {settings.arrivals}")
     return replace(
         program,
-        horizon=float(horizon),
+        horizon=None if horizon is None else float(horizon),
         warmup=float(warmup),
         seed=1 if settings.seed is None else settings.seed,
         arrivals=settings.arrivals,

@@ -92,7 +92,10 @@ def check_copies(decl: tree.TransferDecl, build: Build) -> None:
 def check_connectors(build: Build) -> None:
     """Every connector of an engine names a tier or the source of a copy, and its requests take the memory it fills."""
     for engine in build.engines.values():
-        for connector in engine.decl.connectors if engine.decl else ():
+        connectors = engine.decl.connectors if engine.decl else ()
+        if len(connectors) > 1:
+            raise fail("structure", f"a second connector of {engine.name!r}", connectors[1].at)
+        for connector in connectors:
             queue = build.queues.get(connector.name)
             copy = build.copies.get(engine.name)
             if queue is None:

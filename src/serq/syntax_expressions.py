@@ -101,12 +101,16 @@ class ExpressionParser:
         return self.deeper(self._conditional)
 
     def _conditional(self) -> tree.Expression:
-        test = self._binary(1)
-        if not (mark := self.accept("?")):
-            return test
-        then = self.expression()
-        self.expect(":")
-        return tree.Conditional(mark.at, test, then, self.expression())
+        chain: list[tuple[Place, tree.Expression, tree.Expression]] = []
+        value = self._binary(1)
+        while mark := self.accept("?"):
+            then = self.expression()
+            self.expect(":")
+            chain.append((mark.at, value, then))
+            value = self._binary(1)
+        for at, test, then in reversed(chain):
+            value = tree.Conditional(at, test, then, value)
+        return value
 
     def _binary(self, least: int) -> tree.Expression:
         left = self._unary()

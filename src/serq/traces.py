@@ -66,9 +66,19 @@ def _value(fields: list[str], column: int, number: int, name: str) -> float:
     raise SerqError("trace", message, file=name, line=number, column=column + 1)
 
 
-def with_trace(program: ir.Program, folder: str | Path | None = None) -> ir.Program:
-    """The program with the rows of its trace, read relative to the folder of its workload (or the one given)."""
-    if program.trace is None or program.trace.sessions is not None:
+def with_trace(program: ir.Program) -> ir.Program:
+    """The program with the rows of its trace.
+
+    A trace the program names is read relative to the folder it stands in, and nowhere else; one that the caller gave
+    (its `folder` is empty) is read wherever it lies.
+    """
+    trace = program.trace
+    if trace is None or trace.sessions is not None:
         return program
-    sessions = read_trace(Path(program.trace.folder if folder is None else folder) / program.trace.path)
-    return replace(program, trace=replace(program.trace, sessions=sessions))
+    path = Path(trace.path)
+    if trace.folder:
+        folder = Path(trace.folder).resolve()
+        path = (folder / path).resolve()
+        if not path.is_relative_to(folder):
+            raise SerqError("trace", f"the trace {trace.path!r} lies outside the program's folder", file=path.name)
+    return replace(program, trace=replace(trace, sessions=read_trace(path)))

@@ -102,13 +102,13 @@ __all__ = [
 # --- declarations -----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class UseDecl:
     at: Place
     path: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class LetDecl:
     at: Place
     name: str
@@ -116,7 +116,7 @@ class LetDecl:
     value: Expression
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class DefDecl:
     """A definition: `value` for an expression body, `body` for statements; `braced` as it was written."""
 
@@ -128,7 +128,7 @@ class DefDecl:
     braced: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class StepOption:
     """One option of a step stage: `budget chunk cost memory` with a value, or `serve` with an order."""
 
@@ -138,7 +138,7 @@ class StepOption:
     order: Order | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Order:
     """`kind` is `admission`, `by` (keys), `decode_first` or `exclusive`; `only` limits who is served."""
 
@@ -147,7 +147,7 @@ class Order:
     only: Expression | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class StageDecl:
     """`kind` is `fifo`, `ps`, `delay` or `step`; `value` the argument of `fifo` and `ps`."""
 
@@ -161,7 +161,7 @@ class StageDecl:
     latency: Expression | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class PoolOption:
     """One pool option; which fields are used depends on `word`."""
 
@@ -176,7 +176,7 @@ class PoolOption:
     when: Expression | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class PoolDecl:
     at: Place
     name: str
@@ -186,7 +186,7 @@ class PoolDecl:
     on: Path | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class DeviceDecl:
     """`rates` are time resources (name, parameters, duration), `caps` capacities."""
 
@@ -196,7 +196,7 @@ class DeviceDecl:
     caps: tuple[LetDecl, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class ConnectorDecl:
     at: Place
     name: str
@@ -205,7 +205,7 @@ class ConnectorDecl:
     save: Expression | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Taking:
     at: Place
     parts: tuple[HoldPart, ...]
@@ -214,7 +214,7 @@ class Taking:
     cache: Expression | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class SchedulerStatement:
     """`advance`, `admit`, `exclusive`, `if` or `set`."""
 
@@ -230,7 +230,7 @@ class SchedulerStatement:
     value: Expression | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class EngineDecl:
     """An engine; `name` is empty inside a queue.  `scheduler` and `forward` are None when they were left out."""
 
@@ -250,7 +250,7 @@ class EngineDecl:
     forward: Expression | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class EntryDecl:
     at: Place
     verb: str
@@ -259,7 +259,7 @@ class EntryDecl:
     body: Body
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class QueueDecl:
     at: Place
     name: str
@@ -269,7 +269,7 @@ class QueueDecl:
     items: tuple[PoolDecl | DeviceDecl | EngineDecl | StageDecl | EntryDecl, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class TransferDecl:
     """`kvt.nixl_pull (SRC, READER, ...)`."""
 
@@ -281,7 +281,7 @@ class TransferDecl:
     share: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class ServerDecl:
     """`params` are (name, hidden, place), `reply` (name, place)."""
 
@@ -291,13 +291,13 @@ class ServerDecl:
     body: Body
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class SessionDecl:
     at: Place
     body: Body
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class GaugeDecl:
     at: Place
     name: str
@@ -305,7 +305,7 @@ class GaugeDecl:
     value: Expression
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class ClaimDecl:
     at: Place
     name: str
@@ -316,21 +316,21 @@ class ClaimDecl:
     given: Expression | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class ArriveItem:
     at: Place
     kind: str
     value: Expression | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class SendField:
     at: Place
     name: str
     value: Expression | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class WorkloadDecl:
     at: Place
     arrive: ArriveItem | None = None
@@ -342,13 +342,13 @@ class WorkloadDecl:
     hidden: tuple[tuple[str, Place], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class ShareDecl:
     at: Place
     policy: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class RunDecl:
     at: Place
     settings: tuple[tuple[str, Expression], ...]
@@ -374,14 +374,14 @@ Item = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class SeedProgram:
     """A program of the single-file edition."""
 
     items: tuple[Item, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Deployment:
     """A deployment of the split edition: what stands before `fn main`, and what stands inside."""
 
@@ -390,6 +390,6 @@ class Deployment:
     items: tuple[Item, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class WorkloadFile:
     items: tuple[Item, ...]

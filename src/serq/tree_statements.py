@@ -42,14 +42,14 @@ __all__ = [
 # --- expressions ------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Number:
     at: Place
     value: float
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Text:
     """A string; only `args.number` takes one."""
 
@@ -57,7 +57,7 @@ class Text:
     value: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Part:
     """One name of a dotted path with its index."""
 
@@ -66,7 +66,7 @@ class Part:
     index: Expression | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Path:
     """`name`, `name[index]`, `queue[index].member`."""
 
@@ -83,21 +83,21 @@ class Path:
         return self.parts[0].name if len(self.parts) == 1 and self.parts[0].index is None else None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class CallExpr:
     at: Place
     name: str
     args: tuple[Expression, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Draw:
     at: Place
     name: str
     args: tuple[Expression, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Aggregate:
     """`max j in N (e)`."""
 
@@ -108,14 +108,14 @@ class Aggregate:
     body: Expression
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class UnaryOp:
     at: Place
     op: str
     operand: Expression
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class BinaryOp:
     at: Place
     op: str
@@ -123,7 +123,7 @@ class BinaryOp:
     right: Expression
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Conditional:
     at: Place
     test: Expression
@@ -138,7 +138,7 @@ Keys = tuple[Expression, ...]
 # --- statements -------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class SetStatement:
     """`set`, `Size`, `Cost` or `observe` (the `word`) of one name."""
 
@@ -149,7 +149,7 @@ class SetStatement:
     value: Expression
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class CostRecord:
     """`Cost both = { m: e, s: e };`."""
 
@@ -159,7 +159,7 @@ class CostRecord:
     fields: tuple[tuple[Path, Expression], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class WordStatement:
     """`turn`, `request`, `end` or `join`."""
 
@@ -167,7 +167,7 @@ class WordStatement:
     word: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class NameStatement:
     """`mark NAME;`."""
 
@@ -176,14 +176,14 @@ class NameStatement:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class HoldPart:
     pool: Path
     units: Expression
     reserve: Expression | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class HoldStatement:
     at: Place
     parts: tuple[HoldPart, ...]
@@ -195,7 +195,7 @@ class HoldStatement:
     lease: tuple[Path, Expression] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class AmountStatement:
     """`grow`, `shrink` or `load` with an amount; `drop` and `release` without."""
 
@@ -205,7 +205,7 @@ class AmountStatement:
     amount: Expression | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class RunStatement:
     """`run`, `prefill`, `decode` and `tool`.
 
@@ -223,7 +223,7 @@ class RunStatement:
     share: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class TransferStatement:
     at: Place
     stages: tuple[Path, ...]
@@ -234,7 +234,7 @@ class TransferStatement:
     member: Expression | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class IfStatement:
     """`if`/`branch`; `chance` for `branch with (p)`."""
 
@@ -245,7 +245,7 @@ class IfStatement:
     chance: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class WhileStatement:
     """`while (e)`, or `loop` when there is no test."""
 
@@ -254,13 +254,13 @@ class WhileStatement:
     body: Body
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class ForkStatement:
     at: Place
     body: Body
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class ChooseStatement:
     at: Place
     name: str
@@ -269,7 +269,7 @@ class ChooseStatement:
     keys: Keys
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class CallStatement:
     """A statement definition, or a request to an engine."""
 
@@ -278,7 +278,7 @@ class CallStatement:
     args: tuple[Expression, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class EntryCall:
     """`Q[i].verb (args) [from P [to pool (n)]];`."""
 

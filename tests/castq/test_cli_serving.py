@@ -97,7 +97,7 @@ def test_check_says_what_is_declared(castq, desk):
 
 
 def test_a_run_that_is_interrupted_reports_what_it_has():
-    from serq.compile import compile as compile_program
+    from serq.compiler import compile as compile_program
     from serq.runner import run
 
     source = "stage s : delay; workload { arrive renewal(1); } session { run s (1); end; } run { horizon 1e9; }"
@@ -111,8 +111,93 @@ def test_a_run_that_is_interrupted_reports_what_it_has():
     assert report.ended > 0
 
 
-@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.sq")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path",
+    [path for path in sorted(EXAMPLES.glob("*.sq")) if not path.name.endswith(".wl.sq")],
+    ids=lambda path: path.stem,
+)
 def test_examples_run(castq, path):
-    ran = castq("run", str(path), "--horizon", "200", "--warmup", "50", "--json")
+    workload = path.with_suffix(".wl.sq")
+    traffic = ["--workload", str(workload)] if workload.is_file() else []
+    ran = castq("run", str(path), *traffic, "--horizon", "200", "--warmup", "50", "--json")
     assert ran.code == 0, ran.err
     assert json.loads(ran.out)["ended"] > 10
+
+
+def test_a_compiled_program_gives_the_same_report(castq, tmp_path):
+    source = str(EXAMPLES / "chat.sq")
+    compiled = tmp_path / "chat.json"
+    compiled.write_text(castq("ir", source).out)
+    settings = ("--horizon", "120", "--warmup", "20", "--json")
+    assert castq("run", str(compiled), *settings).out == castq("run", source, *settings).out
+    assert castq("run", str(compiled), "--", "--rate", "2").code == 2, "its constants are folded in"
+
+
+@pytest.mark.parametrize(
+    ("change", "telling"),
+    [
+        (lambda text: text.replace('"version": 1', '"version": 99'), "version 99"),
+        (lambda text: text[: len(text) // 2], "not JSON"),
+        (lambda text: text.replace('"Run"', '"Rum"'), "Rum"),
+    ],
+)
+def test_a_damaged_compiled_program_is_refused(castq, desk, tmp_path, change, telling):
+    compiled = tmp_path / "desk.json"
+    compiled.write_text(change(castq("ir", desk).out))
+    ran = castq("run", str(compiled))
+    assert (ran.code, ran.out) == (1, "")
+    assert telling in ran.err
+
+
+def test_an_instance_gives_inputs_and_settings(castq, desk, tmp_path):
+    case = tmp_path / "case.sq"
+    case.write_text("let service = 1;\nrun { horizon 9; seed 4; }\n")
+    report = json.loads(castq("run", desk, "--instance", str(case), "--json").out)
+    assert (report["observes"]["stay"]["mean"], report["end"], report["seed"]) == (2, 9, 4)
+    case.write_text("stage s : delay;\n")
+    ran = castq("run", desk, "--instance", str(case))
+    assert ran.code == 1
+    assert "case.sq:1:" in ran.err
+
+
+def test_fmt_lays_out_once_and_for_all(castq, tmp_path):
+    path = tmp_path / "desk.sq"
+    path.write_text(DESK.replace("run desk (service);", "run   desk(service) ;"))
+    assert castq("fmt", "--check", str(path)).code == 1
+    assert castq("fmt", str(path)).code == 0
+    assert castq("fmt", "--check", str(path)).code == 0
+    assert json.loads(castq("run", str(path), "--json").out)["observes"]["stay"]["mean"] == 4
+
+
+def test_draw_writes_svg(castq, desk, tmp_path):
+    out = tmp_path / "desk.svg"
+    assert castq("draw", desk, "--out", str(out)).code == 0
+    assert out.read_text() == castq("draw", desk).out
+    assert "desk" in out.read_text()
+    from xml.etree import ElementTree
+
+    assert ElementTree.fromstring(out.read_text()).tag.endswith("svg")
+
+
+def test_a_trace_outside_the_program_s_folder_is_not_read(castq, tmp_path):
+    home = tmp_path / "home"
+    home.mkdir()
+    (tmp_path / "secret.csv").write_text("1,1,5,3,0\n")
+    path = home / "replay.sq"
+    path.write_text(
+        'stage s : delay; workload { arrive batch(2); trace "../secret.csv"; }\n'
+        "session { turn; run s (new); end; } run { horizon 10; }\n"
+    )
+    ran = castq("run", str(path))
+    assert ran.code == 1
+    assert "outside the program's folder" in ran.err
+    given = castq("run", str(path), "--trace", str(tmp_path / "secret.csv"), "--json")
+    assert json.loads(given.out)["turns"] == 2
+
+
+def test_arrivals_without_gaps_are_refused(castq, tmp_path):
+    path = tmp_path / "flood.sq"
+    path.write_text(DESK.replace("batch(3)", "renewal(now)"))
+    ran = castq("run", str(path))
+    assert (ran.code, ran.out) == (1, "")
+    assert "arrive at 0" in ran.err

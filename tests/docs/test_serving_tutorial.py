@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from serq.compile import compile as compile_program
+from serq.compiler import compile as compile_program
 from serq.runner import run
 
 TEXT = (Path(__file__).parents[2] / "docs" / "serving.md").read_text(encoding="utf-8")

@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from serq.compile import compile as compile_program
+from serq.compiler import compile as compile_program
 from serq.errors import SerqError
 from serq.runner import run
 from serq.sim.context import RunError

@@ -11,7 +11,7 @@ import statistics
 
 import pytest
 
-from serq.compile import compile as compile_program
+from serq.compiler import compile as compile_program
 from serq.runner import run
 
 SEEDS = range(1, 9)

@@ -8,7 +8,7 @@ import conformance
 import pytest
 
 from serq import ir
-from serq.compile import compile as compile_program
+from serq.compiler import compile as compile_program
 from serq.errors import SerqError
 
 COUNTER = """

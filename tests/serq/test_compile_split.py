@@ -6,7 +6,7 @@ import conformance
 import pytest
 
 from serq import ir
-from serq.compile import compile as compile_program
+from serq.compiler import compile as compile_program
 
 WORKLOAD = "workload { arrive batch(2); turn { set p = 6; set o = 3; } send (p, o); }"
 ENGINE = """

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from serq.compile import compile as compile_program
+from serq.compiler import compile as compile_program
 from serq.report import Report
 from serq.runner import run
 

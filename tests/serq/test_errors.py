@@ -8,7 +8,7 @@ from pathlib import Path
 import conformance
 import pytest
 
-from serq.compile import compile as compile_program
+from serq.compiler import compile as compile_program
 from serq.errors import SerqError
 
 REFUSED = Path(__file__).parent / "refused"

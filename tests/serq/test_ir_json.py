@@ -10,7 +10,7 @@ import pytest
 
 import serq
 from serq import ir
-from serq.compile import compile as compile_program
+from serq.compiler import compile as compile_program
 from serq.errors import SerqError
 from serq.ir_json import from_json, schema, to_json
 from serq.traces import read_trace, with_trace

@@ -104,7 +104,7 @@ def test_letters_of_any_script_and_crlf():
     assert (tokens[4].at.line, tokens[4].at.column) == (2, 3)
 
 
-@pytest.mark.parametrize("text", ["(" * 500 + "1" + ")" * 500, "-" * 900 + "1", "1 ? 2 : " * 400 + "3"])
+@pytest.mark.parametrize("text", ["(" * 500 + "1" + ")" * 500, "-" * 900 + "1", "1 ? " * 400 + "1" + " : 2" * 400])
 def test_deep_nesting_is_an_error_of_the_program(text):
     with pytest.raises(SerqError) as caught:
         parse_expression(source(text))

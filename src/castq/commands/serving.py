@@ -125,7 +125,9 @@ def check(
     """
     from castq.commands import show
 
-    sound = _compiled(file, workload, {**_pairs(sets, "--set"), **_inputs(inputs)}, _pairs(defs, "--def"), {})
+    sound = _compiled(
+        file, workload, {**_pairs(sets, "--set"), **_inputs(inputs)}, _pairs(defs, "--def"), {"to_run": False}
+    )
     facts: dict[str, Any] = {
         "stages": [f"{_member(stage.name, stage.index)}: {stage.kind}" for stage in sound.stages],
         "pools": [f"{_member(pool.name, pool.index)}: {pool.cap:g} units" for pool in sound.pools],
@@ -213,7 +215,7 @@ def draw(
     from serq.drawing import draw_svg
 
     sets_given = {**_pairs(sets, "--set"), **_inputs(inputs)}
-    picture = draw_svg(_compiled(file, workload, sets_given, _pairs(defs, "--def"), {}))
+    picture = draw_svg(_compiled(file, workload, sets_given, _pairs(defs, "--def"), {"to_run": False}))
     if out is None:
         typer.echo(picture, nl=False)
         return
@@ -264,7 +266,7 @@ def _compiled(
     instance: str | None = None,
 ) -> ir_nodes.Program:
     """The program of source text, or of the interchange form where the file is called `.json`."""
-    from serq.compile import compile as compile_program
+    from serq.compiler import compile as compile_program
 
     with _refusals(file):
         if file.endswith(".json"):
@@ -276,9 +278,8 @@ def _compiled(
 
             given = read_instance(instance)
             sets = {**given.sets, **sets}
-            settings = {
-                name: value if value is not None else getattr(given.settings, name) for name, value in settings.items()
-            }
+            own = {name: getattr(given.settings, name) for name in settings}
+            settings = {name: own[name] if value is None else value for name, value in settings.items()}
         return compile_program(Path(file), workload=workload, sets=sets, defs=defs, **settings)
 
 
@@ -289,12 +290,10 @@ def _read_ir(path: Path, settings: dict[str, Any]) -> ir_nodes.Program:
     from serq.settings import Settings, finish
 
     program = ir_json.from_json(path.read_text(encoding="utf-8"))
-    if program.trace is not None:
-        name = settings.get("trace") or program.trace.path
-        rows = None if settings.get("trace") else program.trace.sessions
-        program = replace(
-            program, trace=replace(program.trace, path=name, sessions=rows, folder=str(path.resolve().parent))
-        )
+    if program.trace is not None and settings.get("trace"):
+        program = replace(program, trace=replace(program.trace, path=settings["trace"], sessions=None))
+    elif program.trace is not None:
+        program = replace(program, trace=replace(program.trace, folder=str(path.resolve().parent)))
     names = ("horizon", "warmup", "seed", "arrivals")
     own = {name: getattr(program, name) for name in names}
     given = {name: settings[name] for name in names if settings.get(name) is not None}

@@ -32,6 +32,7 @@ _MACHINE = 0x5851F42D4C957F2D
 _EVICTION = 0x2545F4914F6CDD1D
 _WARMUP, _EVENT, _TICK = 0, 1, 2
 _WATCHED = 2048
+_GAPLESS = 10_000
 
 
 class Kernel:
@@ -56,6 +57,7 @@ class Kernel:
         self.dirty_fabric = False
         self._order = 0
         self._sequence = 0
+        self._gapless = 0
         self.heap: list[tuple[float, int, int, Callable[[Any], None], Any]] = []
         self.population = Population(self, trace)
         self.holds, self.growth, self.leases = Holds(self), Growth(self), Leases(self)
@@ -298,6 +300,9 @@ class Kernel:
         rng, ctx.rng = ctx.rng, self._arrival_rng
         gap = self._gap(self.no_attrs) if self._gap is not None else math.inf
         ctx.rng = rng
+        self._gapless = self._gapless + 1 if gap == 0 else 0
+        if self._gapless > _GAPLESS:
+            raise RunError("run-progress", f"more than {_GAPLESS} sessions in a row arrive at {ctx.now:g}")
         return self.amount(gap, "arrival gap")
 
     def _arrive(self, _: None) -> None:

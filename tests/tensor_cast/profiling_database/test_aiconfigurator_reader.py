@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -409,6 +410,7 @@ def test_the_package_is_found_without_importing_it(monkeypatch: pytest.MonkeyPat
     (package / "__init__.py").write_text("raise RuntimeError('imported')")
     write(package / "systems" / "data", "gemm/gemm_perf", gemm())
     monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "aiconfigurator_core", raising=False)
     importlib.invalidate_caches()
     assert [str(name) for name in find_gpu_databases(None)] == ["gpu1/vllm/1.0"]
     assert open_gpu_database("gpu1/vllm/1.0", None).table("QuantMatmul") is not None

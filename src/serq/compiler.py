@@ -29,14 +29,15 @@ def compile(
     warmup: float | None = None,
     arrivals: int | None = None,
     trace: str | None = None,
+    to_run: bool = True,
 ) -> ir.Program:
     """The checked program of a file (`path`) or text (`source`), with its workload when it is a deployment.
 
     `sets` gives inputs (single-file edition: constants) by name, `defs` bodies of definitions, `trace` another trace
-    file; the other arguments are the settings of the run.  Raises `SerqError` when the program cannot be used, and
-    `OSError` when a file cannot be read.
+    file; the other arguments are the settings of the run.  With `to_run` off a missing horizon is no error.  Raises
+    `SerqError` when the program cannot be used, and `OSError` when a file cannot be read.
     """
-    settings = replace(_settings(horizon, warmup, seed, arrivals, trace), folder=_folder(path, workload))
+    settings = replace(_settings(horizon, warmup, seed, arrivals, trace), folder=_folder(path, workload), to_run=to_run)
     try:
         return _compile(path, source, workload, workload_source, dict(sets or {}), dict(defs or {}), settings)
     except RecursionError:
