@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from serq import ir
+from serq.fold import parts
 from serq.sim.context import RunError
 from serq.sim.pools import PoolState
 from serq.sim.rng import Rng, StreamBank, stream_seed
@@ -36,7 +38,7 @@ class Population:
         self.trace = trace
         program = kernel.program
         self._trace_rng = Rng(program.seed ^ _TRACE)
-        self._bank = StreamBank(program.seed, 2)
+        self._sessions, self._turns = StreamBank(program.seed, 2), StreamBank(program.seed, 1)
         slots = dict(program.builtins)
         self.slot_serial, self.slot_turn = slots["serial"], slots["turn_no"]
         self._row_slots = [slots[name] for name in ("new", "out", "think", "forced")]
@@ -57,6 +59,7 @@ class Population:
         program = self._kernel.program
         self._init, self._turn_block = compiler.block(program.init), compiler.block(program.turn)
         self._session_block = compiler.block(program.session)
+        self._init_draws, self._turn_draws = _draws(program, program.init), _draws(program, program.turn)
 
     def make_ready(self, s: Session) -> None:
         s.ready = True
@@ -70,14 +73,14 @@ class Population:
         self.live.set(float(self.count), self._kernel.ctx.now)
         attrs = [0.0] * len(self._kernel.program.attrs)
         attrs[self.slot_serial] = float(serial)
-        s = Session(self._kernel, serial, attrs, self._bank.stream(serial))
+        s = Session(self._kernel, serial, attrs, self._sessions.stream(serial, 0))
         self.present[serial] = s
         if self.trace:
             ordered = self._kernel.program.trace is not None and self._kernel.program.trace.ordered
             pick = serial % len(self.trace) if ordered else self._trace_rng.range_u32(0, len(self.trace) - 1)
             s.rows = self.trace[pick]
         if self._init:
-            self.immediate(self._init, s, Rng(stream_seed(self._kernel.program.seed, serial, 0, 1)))
+            self.immediate(self._init, s, self._turns.stream(serial, 0) if self._init_draws else s.rng)
         self._kernel.claims.admit(serial, attrs)
         s.gen = self._life(s)
         self.make_ready(s)
@@ -154,8 +157,8 @@ class Population:
         elif s.rows:
             attrs[self._slot_more] = 0.0
         if self._turn_block:
-            seed = stream_seed(self._kernel.program.seed, s.serial, int(attrs[self.slot_turn]), 1)
-            self.immediate(self._turn_block, s, Rng(seed))
+            draws = self._turns.stream(s.serial, int(attrs[self.slot_turn])) if self._turn_draws else s.rng
+            self.immediate(self._turn_block, s, draws)
 
     def end_turn(self, s: Session) -> None:
         turn, now = s.turn, self._kernel.ctx.now
@@ -229,3 +232,15 @@ class Population:
         if job.session is not None:
             job.session.job = None
             self.make_ready(job.session)
+
+
+def _draws(program: ir.Program, block: int | None) -> bool:
+    """Whether statements that cannot wait draw random numbers; if not, they need no stream of their own."""
+    for stmt in () if block is None else program.blocks[block]:
+        match stmt:
+            case ir.Set(value=value) | ir.Observe(value=value):
+                if any(isinstance(part, ir.Sample) for part in parts(value)):
+                    return True
+            case _:
+                return True
+    return False

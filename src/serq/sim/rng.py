@@ -7,6 +7,7 @@ and the first blocks of many streams, in numpy.
 from __future__ import annotations
 
 import math
+from collections import OrderedDict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -94,11 +95,12 @@ def _blocks(keys: NDArray[np.uint32], counters: NDArray[np.uint64]) -> NDArray[n
     state[13] = (counters >> np.uint64(32)).astype(np.uint32)
     state[14:] = 0
     a, b, c, d = (state[i : i + 4].copy() for i in (0, 4, 8, 12))
+    one, two, three = (np.array(order) for order in ((1, 2, 3, 0), (2, 3, 0, 1), (3, 0, 1, 2)))
     for _ in range(6):
         a, b, c, d = _quarter(a, b, c, d)
-        b, c, d = np.roll(b, -1, 0), np.roll(c, -2, 0), np.roll(d, -3, 0)
+        b, c, d = b[one], c[two], d[three]
         a, b, c, d = _quarter(a, b, c, d)
-        b, c, d = np.roll(b, 1, 0), np.roll(c, 2, 0), np.roll(d, 3, 0)
+        b, c, d = b[three], c[two], d[one]
     return (np.concatenate([a, b, c, d]) + state).T
 
 
@@ -205,28 +207,58 @@ class Rng:
 
 
 class StreamBank:
-    """Session streams whose first blocks are worked out together, a batch of serial numbers at a time."""
+    """Streams by (serial, turn) of one kind, whose first blocks are worked out together, a batch of serials at a time.
 
-    _BATCH: Final = 256
+    Memory is bounded: the least recently used batches are worked out anew when they are needed again.
+    """
+
+    _BATCH: Final = 512
+    _KEPT: Final = 32
 
     def __init__(self, run_seed: int, kind: int) -> None:
         self._seed = run_seed
         self._kind = kind
-        self._start = -1
-        self._first: list[list[int]] = []
-        self._seeds: list[int] = []
+        self._batches: OrderedDict[tuple[int, int], tuple[list[int], list[list[int]]]] = OrderedDict()
 
-    def stream(self, serial: int) -> Rng:
-        """The stream of (serial, turn 0)."""
-        if not 0 <= serial - self._start < len(self._first):
-            self._fill(serial)
-        at = serial - self._start
-        return Rng(self._seeds[at], self._first[at])
+    def stream(self, serial: int, turn: int) -> Rng:
+        batch, at = divmod(serial, self._BATCH)
+        found = self._batches.get((turn, batch))
+        if found is None:
+            found = self._fill(turn, batch)
+        return Rng(found[0][at], found[1][at])
 
-    def _fill(self, serial: int) -> None:
+    def _fill(self, turn: int, batch: int) -> tuple[list[int], list[list[int]]]:
         import numpy as np
 
-        self._seeds = [stream_seed(self._seed, i, 0, self._kind) for i in range(serial, serial + self._BATCH)]
-        keys = np.array([seed_key(seed) for seed in self._seeds], dtype=np.uint32)
-        self._first = _blocks(keys, np.zeros(self._BATCH, dtype=np.uint64)).tolist()
-        self._start = serial
+        serials = np.arange(batch * self._BATCH, (batch + 1) * self._BATCH, dtype=np.uint64)
+        h = _mixed(np.uint64(mix(self._seed & _M64)) ^ serials)
+        h = _mixed(_mixed(h ^ np.uint64(turn)) ^ np.uint64(self._kind))
+        first = _blocks(_keys(h), np.zeros(self._BATCH, dtype=np.uint64))
+        if len(self._batches) >= self._KEPT:
+            self._batches.popitem(last=False)
+        found = self._batches[turn, batch] = (h.tolist(), first.tolist())
+        return found
+
+
+def _mixed(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """`mix` of many values; products wrap at 64 bits."""
+    import numpy as np
+
+    z = z + np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.asarray(z ^ (z >> np.uint64(31)), dtype=np.uint64)
+
+
+def _keys(seeds: NDArray[np.uint64]) -> NDArray[np.uint32]:
+    """`seed_key` of many seeds: (n, 8)."""
+    import numpy as np
+
+    words = np.empty((len(seeds), 8), dtype=np.uint32)
+    s = seeds.copy()
+    for i in range(8):
+        s = s * np.uint64(6364136223846793005) + np.uint64(11634580027462260723)
+        x = (((s >> np.uint64(18)) ^ s) >> np.uint64(27)).astype(np.uint32)
+        turn = (s >> np.uint64(59)).astype(np.uint32)
+        words[:, i] = (x >> turn) | (x << ((np.uint32(32) - turn) & np.uint32(31)))
+    return words
