@@ -17,6 +17,7 @@ __all__ = ["format_source"]
 _STEP = "  "
 _OPEN, _CLOSE = "([{", ")]}"
 _TIGHT_BEFORE = {",", ";", ")", "]", ".", ":"}
+_TAIL_CLAUSES = {"cache", "keep", "lease"}
 _BINARY = {"+", "-", "*", "/", "^", "<", "<=", ">", ">=", "==", "!=", "&&", "||", "?", "="}
 
 
@@ -37,16 +38,15 @@ def format_source(text: str, name: str = "program") -> str:
     _parse(source)
     pieces = _pieces(source)
     lines: list[str] = []
-    depth: list[str] = []
-    inside = False
+    state = _State()
     row: list[_Piece] = []
     for index, piece in enumerate(pieces):
         row.append(piece)
         following = pieces[index + 1] if index + 1 < len(pieces) else None
         if following is not None and following.first == piece.last:
             continue
-        lines.append(_indent(row, depth, inside) + _spaced(row))
-        inside = _follow(row, depth, inside)
+        lines.append(state.indent(row) + _spaced(row))
+        state.follow(row, following)
         row = []
         if following is not None and following.first > piece.last + 1 and piece.text != "{" and following.text != "}":
             lines.append("")
@@ -86,27 +86,49 @@ def _piece(text: str, kind: str, item: Token | Comment, source: Source) -> _Piec
 # --- indentation ------------------------------------------------------------------------------------------------------
 
 
-def _indent(row: list[_Piece], depth: list[str], inside: bool) -> str:
-    closing = 0
-    for piece in row:
-        if piece.kind != "op" or piece.text not in _CLOSE:
-            break
-        closing += 1
-    levels = len(depth) - min(closing, len(depth))
-    starts_block = row[0].kind == "op" and row[0].text in "{}"
-    return _STEP * (levels + (1 if inside and not starts_block else 0))
+@dataclass
+class _State:
+    """Where the layout stands: open brackets, and whether a statement goes on in the next row.
 
+    `tail` follows the clauses after a block: `closed` where the statement may end, `clause` inside one.
+    """
 
-def _follow(row: list[_Piece], depth: list[str], inside: bool) -> bool:
-    """Push and pop the brackets of a row; is a statement still open after it?"""
-    for piece in row:
-        if piece.kind == "op" and piece.text in _OPEN:
-            depth.append(piece.text)
-        elif piece.kind == "op" and piece.text in _CLOSE and depth:
-            depth.pop()
-        if piece.kind != "comment":
-            inside = not (piece.kind == "op" and piece.text in "{};")
-    return inside
+    depth: int = 0
+    inside: bool = False
+    tail: str = ""
+    base: int = 0
+
+    def indent(self, row: list[_Piece]) -> str:
+        closing = 0
+        for piece in row:
+            if piece.kind != "op" or piece.text not in _CLOSE:
+                break
+            closing += 1
+        starts_block = row[0].kind == "op" and row[0].text in "{}"
+        return _STEP * (self.depth - min(closing, self.depth) + (1 if self.inside and not starts_block else 0))
+
+    def follow(self, row: list[_Piece], following: _Piece | None) -> None:
+        for piece in row:
+            operator = piece.kind == "op"
+            if operator and piece.text in _OPEN:
+                self.depth += 1
+            elif operator and piece.text in _CLOSE and self.depth:
+                self.depth -= 1
+            if piece.kind != "comment":
+                self._follow_tail(piece)
+                self.inside = not (operator and piece.text in "{};")
+        more = following is not None and following.text in _TAIL_CLAUSES
+        if self.tail == "closed" and not more:
+            self.inside = False
+
+    def _follow_tail(self, piece: _Piece) -> None:
+        if piece.kind == "op" and piece.text == "}":
+            self.tail, self.base = "closed", self.depth
+        elif self.tail == "clause":
+            if piece.kind == "op" and piece.text == ")" and self.depth == self.base:
+                self.tail = "closed"
+        else:
+            self.tail = "clause" if self.tail and piece.text in _TAIL_CLAUSES else ""
 
 
 # --- blanks -----------------------------------------------------------------------------------------------------------

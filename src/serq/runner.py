@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from serq import ir
+from serq.errors import SerqError
 from serq.report import Report, build_report
 from serq.sim.kernel import Kernel
 from serq.traces import with_trace
@@ -29,9 +30,12 @@ def run(
     told now and then which fraction of the run is done.  `step_by_step` forms every engine iteration by itself, also
     where many are alike and could be run through together; the results agree to 1e-9.  A KeyboardInterrupt ends the run
     early: the report then says `partial`.  Raises RunError where the run cannot go on, SerqError where the trace cannot
-    be read.  Time is linear in the events, memory in the samples.
+    be read or the program is nested too deeply.  Time is linear in the events, memory in the samples.
     """
-    kernel = Kernel(program, trace or _rows(program))
+    try:
+        kernel = Kernel(program, trace or _rows(program))
+    except RecursionError:
+        raise SerqError("syntax", "an expression or a block is nested too deeply to be run") from None
     if iterations:
         kernel.claims.iterations = []
     try:

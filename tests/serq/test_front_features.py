@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from serq.compiler import compile as compile_program
 from serq.errors import SerqError
+from serq.fmt import format_source
 from serq.ir_json import from_json, to_json
+from serq.runner import run
 
+ROOT = Path(__file__).parents[2]
 WORK = "workload { arrive batch(2); }"
 
 ACCEPTED = [
@@ -499,3 +504,27 @@ def test_a_long_aggregate_is_written_and_read():
     )
     written = to_json(compile_program(source=text, horizon=5))
     assert to_json(from_json(written)) == written
+
+
+def test_a_clause_after_a_block_ends_the_statement():
+    """The semicolon after `cache (…)` and `lease P (t)` is optional, and what follows is no continuation."""
+    source = (
+        "fn main() {\n  pool p { cap 4; }\n  stage s : delay;\n  server {\n"
+        "    hold p (cost(p, 1)) { run s (cost(s, 1)); } cache (cost(p, 1)) lease p (inf)\n"
+        "    observe x = now;\n    release p;\n  }\n}\n"
+    )
+    assert format_source(source) == source
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples" / "serving").rglob("*.sq")), ids=lambda path: path.name)
+def test_examples_are_laid_out(path):
+    assert format_source(path.read_text()) == path.read_text()
+
+
+def test_an_expression_too_deep_to_run_is_refused():
+    deep = "1"
+    for _ in range(2000):
+        deep = f"now < 1 ? 1 : {deep}"
+    source = f"stage s : delay; workload {{ arrive batch(1); }} session {{ run s ({deep}); end; }} run {{ horizon 5; }}"
+    with pytest.raises(SerqError, match="nested"):
+        run(compile_program(source=source))
