@@ -36,7 +36,9 @@ unit: $(STAMP)
 	$(BIN)/pytest -n 2
 
 bench: $(STAMP)
+	$(BIN)/python -m pip install --quiet pyserq || echo "no pyserq for this Python: castq alone is timed"
 	$(BIN)/python bench/lookup.py
+	$(BIN)/python bench/serving.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
