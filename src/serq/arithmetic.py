@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-__all__ = ["FUNCTIONS", "apply_binary", "apply_function"]
+__all__ = ["FUNCTIONS", "apply_binary", "apply_function", "divide", "power"]
 
 
-def _divide(a: float, b: float) -> float:
+def divide(a: float, b: float) -> float:
     if b != 0:
         return a / b
     if a == 0 or math.isnan(a):
@@ -16,7 +16,7 @@ def _divide(a: float, b: float) -> float:
     return math.copysign(math.inf, a) * math.copysign(1.0, b)
 
 
-def _power(a: float, b: float) -> float:
+def power(a: float, b: float) -> float:
     try:
         return math.pow(a, b)
     except OverflowError:
@@ -43,12 +43,25 @@ def _ln(x: float) -> float:
     return -math.inf if x == 0 else math.nan
 
 
+def _least(a: float, b: float) -> float:
+    """The smaller number; of a number and NaN, the number."""
+    return a if a < b or b != b else b
+
+
+def _largest(a: float, b: float) -> float:
+    return a if a > b or b != b else b
+
+
+def _sqrt(x: float) -> float:
+    return math.sqrt(x) if x >= 0 else math.nan
+
+
 _BINARY: dict[str, Callable[[float, float], float]] = {
     "+": lambda a, b: a + b,
     "-": lambda a, b: a - b,
     "*": lambda a, b: a * b,
-    "/": _divide,
-    "^": _power,
+    "/": divide,
+    "^": power,
     "<": lambda a, b: float(a < b),
     "<=": lambda a, b: float(a <= b),
     ">": lambda a, b: float(a > b),
@@ -60,12 +73,12 @@ _BINARY: dict[str, Callable[[float, float], float]] = {
 }
 
 FUNCTIONS: dict[str, tuple[int, Callable[..., float]]] = {
-    "min": (2, min),
-    "max": (2, max),
+    "min": (2, _least),
+    "max": (2, _largest),
     "abs": (1, abs),
     "floor": (1, _whole(math.floor)),
     "ceil": (1, _whole(math.ceil)),
-    "sqrt": (1, lambda x: math.sqrt(x) if x >= 0 else math.nan),
+    "sqrt": (1, _sqrt),
     "exp": (1, _exp),
     "ln": (1, _ln),
 }

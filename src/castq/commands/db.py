@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 if TYPE_CHECKING:
-    from castq.databases import DatabaseCheck, Progress
+    from castq.databases import DatabaseCheck
     from tensor_cast.performance_model.profiling_database.kernel_table import LoadReport
 
 __all__ = ["app"]
@@ -60,7 +57,7 @@ def check(
     from castq.databases import check_database
 
     database = locate_database(where)
-    with _progress() as progress:
+    with show.progress("reading tables") as progress:
         found = check_database(database, kernel, progress)
     if json_:
         show.print_json(found.to_json())
@@ -91,21 +88,6 @@ def demo(
         typer.echo(f"{database.path}: {len(database.rows)} tables, {sum(database.rows.values())} rows, SYNTHETIC data")
     collectives = report.communication_rows
     typer.echo(f"{report.communication_path}: {len(collectives)} tables, {sum(collectives.values())} rows")
-
-
-@contextmanager
-def _progress() -> Iterator[Progress | None]:
-    """A bar on standard error, if that is a terminal."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.progress import Progress as Bar
-
-    from castq.commands import show
-
-    with Bar(console=show.console(error=True), transient=True) as bar:
-        task = bar.add_task("reading tables", total=None)
-        yield lambda kernel, done, total: bar.update(task, description=kernel, completed=done, total=total)
 
 
 def _show_check(found: DatabaseCheck) -> None:

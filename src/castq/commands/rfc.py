@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 if TYPE_CHECKING:
-    from castq.rfc import Progress, RfcReport, RowReport
+    from castq.rfc import RfcReport, RowReport
 
 __all__ = ["EXAMPLE", "rfc"]
 
@@ -34,7 +32,7 @@ def rfc(database: Databases = None, as_json: AsJson = False) -> None:
     from castq.commands import show
     from castq.rfc import check_rfc
 
-    with _progress() as progress:
+    with show.progress("asking") as progress:
         report = check_rfc(database or None, progress)
     if as_json:
         show.print_json(report.to_json())
@@ -75,20 +73,3 @@ def _cells(report: RowReport) -> tuple[str, ...]:
         report.synthetic_text,
         report.real_text,
     )
-
-
-@contextmanager
-def _progress() -> Iterator[Progress | None]:
-    """A bar on standard error, if that is a terminal."""
-    import sys
-
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.progress import Progress as Bar
-
-    from castq.commands import show
-
-    with Bar(console=show.console(error=True), transient=True) as bar:
-        task = bar.add_task("asking", total=None)
-        yield lambda operator, done, total: bar.update(task, description=operator, completed=done, total=total)

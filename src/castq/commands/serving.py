@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -67,6 +67,9 @@ Dump = Annotated[
     str | None,
     typer.Option(metavar="FOLDER", help="Write samples, gauges and iterations as CSV files into a new folder."),
 ]
+StepByStep = Annotated[
+    bool, typer.Option("--step-by-step", help="Form every iteration by itself, also where many are alike.")
+]
 Samples = Annotated[bool, typer.Option("--samples", help="Keep samples and change points in the JSON.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
 
@@ -84,6 +87,7 @@ def run(
     instance: InstanceFile = None,
     trace: Trace = None,
     dump: Dump = None,
+    step_by_step: StepByStep = False,
     samples: Samples = False,
     as_json: AsJson = False,
 ) -> None:
@@ -98,7 +102,7 @@ def run(
     settings = {"seed": seed, "horizon": horizon, "warmup": warmup, "arrivals": arrivals, "trace": trace}
     sets_given = {**_pairs(sets, "--set"), **_inputs(inputs)}
     program = _compiled(file, workload, sets_given, _pairs(defs, "--def"), settings, instance)
-    report = _simulated(program, iterations=dump is not None)
+    report = _simulated(program, iterations=dump is not None, step_by_step=step_by_step)
     if dump is not None:
         _dump(report, dump)
     if as_json:
@@ -300,11 +304,13 @@ def _read_ir(path: Path, settings: dict[str, Any]) -> ir_nodes.Program:
     return finish(program, Settings(**{**own, **given}))
 
 
-def _simulated(program: ir_nodes.Program, *, iterations: bool) -> Report:
+def _simulated(program: ir_nodes.Program, **options: bool) -> Report:
+    from castq.commands import show
     from serq.runner import run as run_program
 
-    with _refusals(), _progress() as watch:
-        return run_program(program, iterations=iterations, watch=watch)
+    with _refusals(), show.progress("simulating") as bar:
+        watch = None if bar is None else lambda done: bar("simulating", done, 1.0)
+        return run_program(program, watch=watch, **options)
 
 
 def _dump(report: Report, folder: str) -> None:
@@ -337,23 +343,6 @@ def _inputs(words: Sequence[str] | None) -> dict[str, str]:
             raise InvalidValueError(f"input --{name} has no value")
         found[name.replace("-", "_")] = value if given else left.pop(0)
     return found
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[float], None] | None]:
-    """A bar on a terminal's standard error; nothing where none is looked at."""
-    import sys
-
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.progress import Progress
-
-    from castq.commands import show
-
-    with Progress(console=show.console(error=True), transient=True) as bar:
-        task = bar.add_task("simulating", total=1.0)
-        yield lambda done: bar.update(task, completed=done)
 
 
 def _show(report: Report) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import typer
@@ -13,9 +14,22 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.tree import Tree
 
-__all__ = ["console", "print_json", "print_table", "print_tree"]
+__all__ = ["console", "print_json", "print_table", "print_tree", "progress"]
 
 _PIPED_WIDTH: Final = 10_000
+
+
+@contextmanager
+def progress(title: str) -> Iterator[Callable[[str, float, float], None] | None]:
+    """A bar on standard error, told what is done, how far, and of how much; None where nobody looks."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.progress import Progress
+
+    with Progress(console=console(error=True), transient=True) as bar:
+        task = bar.add_task(title, total=None)
+        yield lambda what, done, total: bar.update(task, description=what, completed=done, total=total)
 
 
 def print_json(document: object) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from serq import ir
+from serq.arithmetic import FUNCTIONS, divide, power
 from serq.sim.context import Context, RunError
 
 __all__ = ["ExprCompiler", "Function", "constant", "reads_live_state"]
@@ -24,57 +25,6 @@ _CHAIN: Final = 16
 _DEPTH: Final = 40
 
 
-def _div(x: float, y: float) -> float:
-    if y != 0:
-        return x / y
-    if x == 0 or math.isnan(x) or math.isnan(y):
-        return math.nan
-    return math.copysign(math.inf, x) * math.copysign(1.0, y)
-
-
-def _pow(x: float, y: float) -> float:
-    try:
-        found = x**y
-    except OverflowError:
-        return math.inf
-    except ZeroDivisionError:
-        return math.inf
-    return found if isinstance(found, float) else math.nan
-
-
-def _floor(x: float) -> float:
-    return float(math.floor(x)) if math.isfinite(x) else x
-
-
-def _ceil(x: float) -> float:
-    return float(math.ceil(x)) if math.isfinite(x) else x
-
-
-def _sqrt(x: float) -> float:
-    return math.sqrt(x) if x >= 0 else math.nan
-
-
-def _exp(x: float) -> float:
-    try:
-        return math.exp(x)
-    except OverflowError:
-        return math.inf
-
-
-def _ln(x: float) -> float:
-    if x > 0:
-        return math.log(x)
-    return -math.inf if x == 0 else math.nan
-
-
-def _min(x: float, y: float) -> float:
-    return x if x < y or y != y else y
-
-
-def _max(x: float, y: float) -> float:
-    return x if x > y or y != y else y
-
-
 def _member(members: Sequence[Any], index: float) -> Any:
     if not (index == index and 0 <= index < len(members)) or index != int(index):
         raise RunError("run-index", f"index {index:g} is not a whole number from 0 to {len(members) - 1}")
@@ -82,16 +32,9 @@ def _member(members: Sequence[Any], index: float) -> Any:
 
 
 _FUNCTIONS: Final[dict[str, Any]] = {
-    "_div": _div,
-    "_pow": _pow,
-    "_floor": _floor,
-    "_ceil": _ceil,
-    "_sqrt": _sqrt,
-    "_exp": _exp,
-    "_ln": _ln,
-    "_min": _min,
-    "_max": _max,
-    "_abs": abs,
+    "_div": divide,
+    "_pow": power,
+    **{f"_{name}": function for name, (_, function) in FUNCTIONS.items()},
     "_member": _member,
     "inf": math.inf,
     "nan": math.nan,
