@@ -304,13 +304,13 @@ def _read_ir(path: Path, settings: dict[str, Any]) -> ir_nodes.Program:
     return finish(program, Settings(**{**own, **given}))
 
 
-def _simulated(program: ir_nodes.Program, **options: bool) -> Report:
+def _simulated(program: ir_nodes.Program, *, iterations: bool, step_by_step: bool) -> Report:
     from castq.commands import show
     from serq.runner import run as run_program
 
     with _refusals(), show.progress("simulating") as bar:
         watch = None if bar is None else lambda done: bar("simulating", done, 1.0)
-        return run_program(program, watch=watch, **options)
+        return run_program(program, iterations=iterations, watch=watch, step_by_step=step_by_step)
 
 
 def _dump(report: Report, folder: str) -> None:
