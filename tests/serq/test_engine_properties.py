@@ -57,10 +57,11 @@ class Case:
 
 
 @st.composite
-def cases(draw: Any, arrive: tuple[str, ...]) -> Case:
+def cases(draw: Any, arrive: tuple[str, ...], longer: int = 1) -> Case:
+    """`longer` answers, in a memory that grows with them."""
     return Case(
         block=draw(st.sampled_from([1, 4, 16])),
-        blocks=draw(st.integers(30, 60)),
+        blocks=draw(st.integers(30, 60)) * longer,
         seats=draw(st.integers(1, 6)),
         budget=draw(st.integers(8, 64)),
         chunk=draw(st.integers(1, 64)),
@@ -68,7 +69,7 @@ def cases(draw: Any, arrive: tuple[str, ...]) -> Case:
         serve=draw(st.sampled_from(["", "serve decode first;", "serve exclusive prefill;", "serve by (serial);"])),
         arrive=draw(st.sampled_from(arrive)),
         ask=f"{draw(st.integers(1, 12))} + {draw(st.integers(0, 2))} * serial",
-        out=f"{draw(st.integers(2, 9))} + {draw(st.integers(0, 2))} * serial",
+        out=f"{longer} * {draw(st.integers(2, 9))} + {draw(st.integers(0, 2))} * serial",
     )
 
 
@@ -127,6 +128,17 @@ def test_running_ahead_changes_nothing(case, cost):
     slow = run(program, iterations=True, step_by_step=True).to_json(samples=True)
     fast = run(program, iterations=True).to_json(samples=True)
     assert conformance.departures(slow, fast) == []
+
+
+@settings(max_examples=80, deadline=None)
+@given(case=cases(ANY, longer=20), cost=COSTS, gauge=st.booleans())
+def test_leaping_over_long_answers_changes_nothing(case, cost, gauge):
+    source = case.source(cost)
+    if not gauge:
+        source = source.replace("gauge used_units = used(kv);", "")
+    program = compile_program(source=source)
+    slow = run(program, step_by_step=True).to_json(samples=True)
+    assert conformance.departures(slow, run(program).to_json(samples=True)) == []
 
 
 @pytest.mark.skipif(not conformance.CORPUS.is_dir(), reason="the conformance corpus is not beside the checkout")

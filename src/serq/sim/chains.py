@@ -85,6 +85,11 @@ class ChainTree:
         self._children: dict[Segment, Entry] = {}
         self._last: dict[int, Chain] = {}
 
+    @property
+    def used(self) -> bool:
+        """Whether any chain is cached."""
+        return bool(self._children)
+
     def _path(self, chain: Chain) -> list[Entry]:
         """The cached beginning of the shared part; only its last segment may be there in part."""
         path: list[Entry] = []

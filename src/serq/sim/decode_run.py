@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from serq import ir
 from serq.fold import parts
+from serq.sim.decode_leap import LEAST, Leap, leapable
 
 if TYPE_CHECKING:
     from serq.sim.engine import EngineStage
@@ -42,6 +43,8 @@ class DecodeRuns:
         self._headers_steady = all(_steady(expr, moving=True) for expr in _headers(program))
         observed = [gauge.value for gauge in program.gauges]
         self.possible = all(_steady(expr) for expr in observed)
+        kernel.moving_gauges = not all(_steady(expr, moving=True) for expr in observed)
+        self._leapable = {i: leapable(program, i) for i in range(len(program.stages))}
         self._engines = {i: _engine_steady(stage) for i, stage in enumerate(program.stages) if stage.step is not None}
 
     def ahead(self, engine: EngineStage) -> bool:
@@ -63,7 +66,8 @@ class DecodeRuns:
         if any(other is not engine and other.has_work for other in kernel.engines):
             return False
         left = min(job.remaining for job in jobs)
-        return left >= _WORTH and _Ahead(kernel, engine, evict=not waiting).run(left - 1)
+        leap = self._leapable[engine.position] and kernel.claims.iterations is None
+        return left >= _WORTH and _Ahead(kernel, engine, evict=not waiting).run(left - 1, leap=leap)
 
 
 class _Ahead:
@@ -75,19 +79,38 @@ class _Ahead:
         self._evict = evict
         self._jobs: list[Job] = list(engine.jobs)
         self._due: defaultdict[int, list[tuple[Job, float]]] = defaultdict(list)
+
+    def run(self, most: float, *, leap: bool) -> bool:
+        """End at most `most` iterations, each before the next event; the one then running ends as an event."""
+        kernel, engine = self._kernel, self._engine
+        heap = kernel.heap
+        end, until = heap[0][0], min((item[0] for item in heap[1:3]), default=math.inf)
+        until = min(until, kernel.horizon)
+        if end >= until:
+            return False
+        engine.batch_totals(self._jobs)
+        ends, last = 0, 0.0
+        if leap and most >= LEAST:
+            ends, last, end = Leap(kernel, engine, self._jobs, evict=self._evict).take(most, end, until)
+        if not ends:
+            ends, last, end = self._one_by_one(most, end, until)
+        if not ends:
+            return False
+        self._advance(ends, last)
+        item = heap[0]
+        heapreplace(heap, (end, item[1], kernel.next_sequence(), item[3], item[4]))
+        kernel.events += ends
+        engine.formed_after = kernel.events
+        return True
+
+    def _one_by_one(self, most: float, end: float, until: float) -> tuple[int, float, float]:
+        """How many iterations ended, when the last of them did, and when the one then running will end."""
+        kernel, engine, ctx = self._kernel, self._engine, self._kernel.ctx
         for job in self._jobs:
             if job.frame is not None:
                 room = job.frame.alloc[job.frame_index] - job.frame.position[job.frame_index]
                 self._due[max(math.floor(room), 0)].append((job, room))
-
-    def run(self, most: float) -> bool:
-        """End at most `most` iterations, each before the next event; the one then running ends as an event."""
-        kernel, engine, ctx = self._kernel, self._engine, self._kernel.ctx
-        heap = kernel.heap
-        end, until = heap[0][0], min((item[0] for item in heap[1:3]), default=math.inf)
-        until = min(until, kernel.horizon)
         warmup, ends, last = kernel.program.warmup, 0, 0.0
-        engine.batch_totals(self._jobs)
         while ends < most and end < until:
             grown = self._grow(ends + 1, end)
             if grown is None:
@@ -100,14 +123,7 @@ class _Ahead:
             last = end
             end += duration
             ends += 1
-        if not ends:
-            return False
-        self._advance(ends, last)
-        item = heap[0]
-        heapreplace(heap, (end, item[1], kernel.next_sequence(), item[3], item[4]))
-        kernel.events += ends
-        engine.formed_after = kernel.events
-        return True
+        return ends, last, end
 
     def _grow(self, step: int, now: float) -> float | None:
         """The units that the jobs of this iteration grow by, taken; None (and nothing taken) where they do not fit."""

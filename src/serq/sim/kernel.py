@@ -55,6 +55,7 @@ class Kernel:
         self.stopped_at: float | None = None
         self.dirty_stages: set[int] = set()
         self.dirty_fabric = False
+        self.moving_gauges = False
         self._order = 0
         self._sequence = 0
         self._gapless = 0

@@ -5,7 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 __all__ = ["GaugeSeries", "SampleList", "Summary", "TimeAverage", "percentile", "summarise"]
 
@@ -85,6 +89,13 @@ class TimeAverage:
             self.area += self.value * (now - self.since)
             self.since = now
             self.value = value
+
+    def set_many(self, values: NDArray[np.float64], times: NDArray[np.float64]) -> None:
+        """`set` for ascending times."""
+        if len(values):
+            self.area += self.value * (float(times[0]) - self.since)
+            self.area += float((values[:-1] * (times[1:] - times[:-1])).sum())
+            self.value, self.since = float(values[-1]), float(times[-1])
 
     def restart(self, now: float) -> None:
         """Forget what lies before `now`."""
