@@ -9,10 +9,17 @@ if TYPE_CHECKING:
     from serq.errors import SerqError
     from serq.report import Report
     from serq.runner import run
+    from serq.sim.context import RunError
 
-__all__ = ["Report", "SerqError", "compile", "run"]
+__all__ = ["Report", "RunError", "SerqError", "compile", "run"]
 
-_HOME = {"compile": "serq.compiler", "SerqError": "serq.errors", "Report": "serq.report", "run": "serq.runner"}
+_HOME = {
+    "compile": "serq.compiler",
+    "Report": "serq.report",
+    "run": "serq.runner",
+    "RunError": "serq.sim.context",
+    "SerqError": "serq.errors",
+}
 
 
 def __getattr__(name: str) -> Any:

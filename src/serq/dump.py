@@ -14,7 +14,7 @@ __all__ = ["dump_csv"]
 
 
 def dump_csv(report: Report, folder: Path) -> None:
-    """Write `NAME.csv` per observation, `gauge/NAME.csv` per gauge and `iterations.csv` into a new folder.
+    """Write `NAME.csv` per observation, `client/` and `gauge/NAME.csv`, and `iterations.csv` into a new folder.
 
     All of it or nothing: the files are written beside the folder first.  Raises FileExistsError where it exists.
     """
@@ -31,9 +31,12 @@ def dump_csv(report: Report, folder: Path) -> None:
 
 
 def _write_all(report: Report, place: Path) -> None:
-    for row in (*report.observes.values(), *report.client.values()):
-        rows = zip(row.times, row.sessions, row.turns, row.samples, strict=True)
-        _write(place / f"{row.name}.csv", ("time", "session", "turn", "value"), rows)
+    if report.client:
+        (place / "client").mkdir()
+    for folder, rows in ((place, report.observes), (place / "client", report.client)):
+        for row in rows.values():
+            samples = zip(row.times, row.sessions, row.turns, row.samples, strict=True)
+            _write(folder / f"{row.name}.csv", ("time", "session", "turn", "value"), samples)
     if report.gauges:
         (place / "gauge").mkdir()
     for gauge in report.gauges.values():

@@ -171,8 +171,7 @@ def lower_seed(
     build.guard(lambda: _hide(workload, build))
     build.stop()
     seed.rows()
-    init = lower_block(workload.init.body, seed.scope) if workload.init else None
-    turn = lower_block(workload.turn.body, seed.scope) if workload.turn else None
+    init, turn = _preparation(workload.init, seed.scope), _preparation(workload.turn, seed.scope)
     main = lower_block(session.body, seed.scope)
     seed.measures()
     settings = written_settings(seed.one(tree.RunDecl, "run"), build, settings)
@@ -226,6 +225,16 @@ def _bodies(items: tuple[tree.Item, ...]) -> list[tree.Body]:
         elif isinstance(item, tree.WorkloadDecl):
             found += [part.body for part in (item.init, item.turn, item.session) if part]
     return found
+
+
+def _preparation(part: tree.SessionDecl | None, scope: Scope) -> int | None:
+    """The block of `init` or `turn`, which takes no time."""
+    if part is None:
+        return None
+    block = lower_block(part.body, scope)
+    if not all(isinstance(stmt, ir.Set | ir.Observe) for stmt in scope.build.blocks[block]):
+        raise fail("structure", "'init' and 'turn' hold only 'set' and 'observe'", part.at)
+    return block
 
 
 def _hide(workload: tree.WorkloadDecl, build: Build) -> None:

@@ -152,8 +152,11 @@ class Report:
     def to_json(self, *, samples: bool = False) -> dict[str, Any]:
         """Plain JSON values; non-finite numbers are null; samples and change points only when asked for."""
         skipped = () if samples else ("samples", "times", "sessions", "turns", "values", "iterations")
-        document: dict[str, Any] = _plain(self, skipped)
-        document["turns"] = self.turns
+        document: dict[str, Any] = {}
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if item.name == "turns" or item.name not in skipped:
+                document[item.name] = _plain(value, skipped)
         if not self.claims:
             del document["claims"]
         return document

@@ -201,3 +201,12 @@ def test_arrivals_without_gaps_are_refused(castq, tmp_path):
     ran = castq("run", str(path))
     assert (ran.code, ran.out) == (1, "")
     assert "arrive at 0" in ran.err
+
+
+def test_dump_keeps_client_figures_and_observations_of_one_name_apart(castq, tmp_path):
+    program, workload, out = tmp_path / "desk.sq", tmp_path / "desk.wl.sq", tmp_path / "out"
+    program.write_text("fn main() { stage s : delay; server { run s (cost(s, 2)); observe response = 7; } }")
+    workload.write_text("workload { arrive batch(1); }")
+    assert castq("run", str(program), "--workload", str(workload), "--horizon", "9", "--dump", str(out)).code == 0
+    assert (out / "response.csv").read_text().splitlines()[1] == "2.0,0,1,7.0"
+    assert (out / "client" / "response.csv").read_text().splitlines()[1] == "2.0,0,1,2.0"

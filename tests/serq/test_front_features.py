@@ -528,3 +528,16 @@ def test_an_expression_too_deep_to_run_is_refused():
     source = f"stage s : delay; workload {{ arrive batch(1); }} session {{ run s ({deep}); end; }} run {{ horizon 5; }}"
     with pytest.raises(SerqError, match="nested"):
         run(compile_program(source=source))
+
+
+@pytest.mark.parametrize("inside", ["run s (5);", "end;", "hold p (1) { }", "branch (serial > 0) { set x = 1; }"])
+@pytest.mark.parametrize("block", ["init", "turn"])
+def test_init_and_turn_blocks_only_set_and_observe(block, inside):
+    source = (
+        "pool p { cap 4; } stage s : delay;\n"
+        f"workload {{ arrive batch(2); {block} {{ {inside} }} }}\n"
+        "session { turn; hold p (1) { run s (1); } end; } run { horizon 9; }"
+    )
+    with pytest.raises(SerqError) as refused:
+        compile_program(source=source)
+    assert (refused.value.kind, refused.value.line) == ("structure", 2)

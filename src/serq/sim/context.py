@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 __all__ = ["Context", "RunError"]
 
 
-class RunError(Exception):
+class RunError(ValueError):
     """A run that cannot go on.
 
     `kind` is one of `run-guard run-cost run-progress run-amount run-index run-drain run-cycle`.
