@@ -88,8 +88,11 @@ def _units(expr: tree.Expression, pool: Resource, at: Place, header: Scope) -> i
     return value.expr
 
 
-def check_units(expr: ir.Expr, pool: Resource, at: Place, header: Scope) -> None:
-    """Refuse a constant that is negative or can never fit, and note what is checked at the end."""
+def check_units(expr: ir.Expr, pool: Resource, at: Place, header: Scope, *, must_fit: bool = True) -> None:
+    """Refuse a constant that is negative or can never fit, and note what is checked at the end.
+
+    A request that takes more than there is waits for ever (`must_fit` off); a hold that asks for it is refused.
+    """
     from serq.lower_statements import whole_amount
 
     if isinstance(expr, ir.Num):
@@ -98,7 +101,7 @@ def check_units(expr: ir.Expr, pool: Resource, at: Place, header: Scope) -> None
             raise fail("value", f"a negative amount of {pool.name!r}", at)
         if pool.block is not None and math.isfinite(units):
             units = pool.block * math.ceil(units / pool.block)
-        if units > pool.cap:
+        if must_fit and units > pool.cap:
             message = f"{units:g} units of {pool.name!r} never fit: its cap is {pool.cap:g}"
             raise fail("value", message, at)
     whole_amount(expr, pool, at, header)

@@ -14,6 +14,7 @@ from serq.lower_engine import engine_scope
 from serq.lower_expressions import expression_names, lower_number
 from serq.lower_hold import check_units, lower_chain
 from serq.lower_refs import resolve
+from serq.lower_statements import holds_tokens
 
 __all__ = ["lower_request", "taking_of"]
 
@@ -204,8 +205,10 @@ def _decide(expr: ir.Expr, what: str, request: _Request) -> None:
 def _part(part: tree.HoldPart, pool: Resource, ref: ir.Ref, header: Scope, engine: Engine) -> ir.HoldPool:
     def units(expr: tree.Expression) -> ir.Expr:
         value = lower_number(expr, header, "an amount of 'taking'")
-        header.build.amounts.append(Amount(value, f"the amount of {pool.name!r} that {engine.name!r} takes", engine.at))
-        check_units(value, pool, part.pool.at, header)
+        if holds_tokens(pool, header):
+            what = f"the amount of {pool.name!r} that {engine.name!r} takes"
+            header.build.amounts.append(Amount(value, what, engine.at))
+        check_units(value, pool, part.pool.at, header, must_fit=False)
         return value
 
     return ir.HoldPool(ref, units(part.units), None if part.reserve is None else units(part.reserve))

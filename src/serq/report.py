@@ -151,12 +151,10 @@ class Report:
 
     def to_json(self, *, samples: bool = False) -> dict[str, Any]:
         """Plain JSON values; non-finite numbers are null; samples and change points only when asked for."""
-        skipped = () if samples else ("samples", "times", "sessions", "turns", "values", "iterations")
-        document: dict[str, Any] = {}
-        for item in fields(self):
-            value = getattr(self, item.name)
-            if item.name == "turns" or item.name not in skipped:
-                document[item.name] = _plain(value, skipped)
+        skipped = () if samples else ("samples", "times", "sessions", "turns", "values")
+        document = {item.name: _plain(getattr(self, item.name), skipped) for item in fields(self)}
+        if not samples:
+            del document["iterations"]
         if not self.claims:
             del document["claims"]
         return document
@@ -239,17 +237,25 @@ def _claim_row(kernel: Kernel, i: int, partial: bool) -> ClaimRow:
         return ClaimRow(
             claim.name, claim.kind, "out_of_scope", 0, 0, None, f"session {outside} does not satisfy `given`"
         )
-    if claim.kind == "at_end" and partial:
-        return ClaimRow(claim.name, claim.kind, "not_evaluated", 0, 0, None, "the run was interrupted")
     if claim.kind == "at_end":
-        holds = _end_value(kernel, claim.test) != 0
-        return ClaimRow(claim.name, claim.kind, "holds" if holds else "fails", 1, 0 if holds else 1, None, None)
+        return _end_row(kernel, claim, partial)
     checked, failures = kernel.claims.checked[i], kernel.claims.failures[i]
     if claim.kind == "every_iteration":
         result = "fails" if failures else "holds"
     else:
         result = "witnessed" if checked > failures else "not_witnessed"
     return ClaimRow(claim.name, claim.kind, result, checked, failures, kernel.claims.first[i], None)
+
+
+def _end_row(kernel: Kernel, claim: ir.Claim, partial: bool) -> ClaimRow:
+    """What holds at the end is only known of a run in which every session has left."""
+    live = kernel.population.count
+    if partial or live:
+        note = "the run was interrupted" if partial else f"{live} session{'s' * (live > 1)} live at the end"
+        return ClaimRow(claim.name, claim.kind, "not_evaluated", 0, 0, None, note)
+    holds = _end_value(kernel, claim.test) != 0
+    first = None if holds else kernel.ctx.now
+    return ClaimRow(claim.name, claim.kind, "holds" if holds else "fails", 1, 0 if holds else 1, first, None)
 
 
 def _end_value(kernel: Kernel, expr: ir.Expr) -> float:

@@ -33,16 +33,15 @@ class Holds:
             if reads_live_state(expr, frozenset(tainted)):
                 tainted.add(slot)
         live = frozenset(tainted)
-        fixed = [
-            not reads_live_state(item.units, live)
-            and (item.reserve is None or not reads_live_state(item.reserve, live))
-            for item in stmt.pools
-        ]
+
+        def fixed(expr: ir.Expr | None) -> bool:
+            return expr is not None and not reads_live_state(expr, live)
+
         return CompiledHold(
             refs=[self._kernel.pool_ref(item.pool) for item in stmt.pools],
             units=[self._kernel.function(item.units) for item in stmt.pools],
             reserves=[self._kernel.optional(item.reserve) for item in stmt.pools],
-            fixed=fixed,
+            fixed=[(fixed(item.units), fixed(item.reserve)) for item in stmt.pools],
             reuse=self._kernel.optional(stmt.reuse),
             cache=self._kernel.optional(stmt.cache),
             bindings=[(slot, self._kernel.function(expr)) for slot, expr in stmt.bindings],
@@ -95,11 +94,17 @@ class Holds:
 
     def rejects(self, frame: HoldFrame) -> bool:
         """Whether a demand that depends on attributes alone exceeds a capacity; counts the rejection."""
-        if not any(frame.hold.fixed):
+        if not any(units or reserve for units, reserve in frame.hold.fixed):
             return False
-        _, needs = self.header(frame)
-        for pool, need, fixed in zip(frame.pools, needs, frame.hold.fixed, strict=True):
-            if fixed and need > pool.cap:
+        units, _ = self.header(frame)
+        attrs = frame.session.attrs
+        for i, pool in enumerate(frame.pools):
+            fixed_units, fixed_reserve = frame.hold.fixed[i]
+            reserve = frame.hold.reserves[i]
+            asked = units[i] if fixed_units else 0.0
+            if fixed_reserve and reserve is not None:
+                asked = max(asked, pool.round_up(reserve(attrs)))
+            if asked > pool.cap:
                 pool.rejected += 1
                 return True
         return False
@@ -220,7 +225,7 @@ class Holds:
         less = min(pool.round_down(amount), max(frame.alloc[i] - floor, 0.0))
         frame.alloc[i] -= less
         pool.used -= less
-        cut = min(frame.reserved[i], pool.round_down(amount))
+        cut = min(frame.reserved[i], less)
         frame.reserved[i] -= cut
         pool.reserve_total -= cut
         pool.changed()

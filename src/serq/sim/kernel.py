@@ -172,9 +172,9 @@ class Kernel:
     def _tick(self, pool: PoolState) -> None:
         pool.tick_at = -1.0
         if pool.spec.queue_every is not None:
-            served = set(map(id, (*pool.front, *pool.waiting)))
-            while (frame := pool.head()) is not None and id(frame) in served and self.holds.try_admit(frame):
-                self._settle()
+            for frame in pool.in_turn():
+                if frame.session.waiting_in is frame and self.holds.try_admit(frame):
+                    self._settle()
             if pool.head() is not None:
                 self.schedule_tick(pool, pool.spec.queue_every)
         if pool.spec.preempt.every is not None:

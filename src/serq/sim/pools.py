@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -194,6 +195,17 @@ class PoolState:
         if not self.queue_keys or len(self.waiting) == 1:
             return self.waiting[0]
         return min(self.waiting, key=self._queue_key)
+
+    def in_turn(self) -> Iterator[HoldFrame]:
+        """Those who wait now, each once, in the order of the queue; keys are evaluated anew for each."""
+        left = [*self.front, *self.waiting]
+        front = len(self.front)
+        while left:
+            at = 0
+            if front == 0 and self.queue_keys:
+                at = min(range(len(left)), key=lambda i: self._queue_key(left[i]))
+            front = max(front - 1, 0)
+            yield left.pop(at)
 
     def _queue_key(self, frame: HoldFrame) -> tuple[float, ...]:
         ctx = self.kernel.ctx

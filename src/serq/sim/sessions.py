@@ -147,7 +147,7 @@ class CompiledHold:
     refs: list[Callable[[list[float]], Any]]
     units: list[Function]
     reserves: list[Function | None]
-    fixed: list[bool]
+    fixed: list[tuple[bool, bool]]
     reuse: Function | None
     cache: Function | None
     bindings: list[tuple[int, Function]]
