@@ -66,6 +66,7 @@ class Resource:
     ran: bool = False
     side: str = "server"
     constant_rate: bool = False
+    cached: bool = False
     row: ir.Stage | None = None
 
     def ref(self, index: ir.Expr | None = None) -> ir.Ref:
@@ -120,11 +121,12 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """An amount that must be whole, and what to say where when it may not be."""
+    """An amount that must be whole, and what to say where when it may not be; of a `pool`, if its units are tokens."""
 
     expr: ir.Expr
     what: str
     at: Place | None
+    pool: Resource | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +217,20 @@ class Build:
             first = self.errors[0]
             first.errors = tuple(self.errors)
             raise first
+
+    def whole_amounts(self) -> list[Amount]:
+        """Amounts of tokens: of a pool with blocks, of an engine's memory, what a `cache` keeps, and of no pool."""
+        memories = [engine.memory for engine in self.engines.values()]
+
+        def tokens(pool: Resource | None) -> bool:
+            return pool is None or pool.block is not None or pool.cached or any(pool is one for one in memories)
+
+        found = [amount for amount in self.amounts if tokens(amount.pool)]
+        for pool in self.pools:
+            if tokens(pool) and not self.seed:
+                found.append(Amount(ir.Num(pool.cap), f"the capacity of {pool.name!r}", pool.at))
+                found.append(Amount(ir.Num(pool.block or 1.0), f"the block of {pool.name!r}", pool.at))
+        return found
 
     def lets_of(self, side: str) -> dict[str, float]:
         """The constants of a side: each file of the split edition has its own."""

@@ -22,6 +22,8 @@ def lower_hold(statement: tree.HoldStatement, scope: Scope, block: _Block) -> Se
     resolved = [resolve(part.pool, scope, "pool") for part in statement.parts]
     pools = [pool for pool, _ in resolved]
     _check_clauses(statement, pools, scope)
+    for pool in pools:
+        pool.cached = pool.cached or statement.cache is not None
     header = scope.to("admission")
     bindings = _bindings(statement, header)
     held = tuple(_part(part, pool, ref, header) for part, (pool, ref) in zip(statement.parts, resolved, strict=True))

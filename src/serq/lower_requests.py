@@ -14,7 +14,6 @@ from serq.lower_engine import engine_scope
 from serq.lower_expressions import expression_names, lower_number
 from serq.lower_hold import check_units, lower_chain
 from serq.lower_refs import resolve
-from serq.lower_statements import holds_tokens
 
 __all__ = ["lower_request", "taking_of"]
 
@@ -187,6 +186,8 @@ def _taken(taking: tree.Taking, request: _Request, header: Scope, connector: Con
     if connector is not None:
         words["loaded"] = connector.load(header.but(request=words))
     header = header.but(request=words)
+    for _, pool, _ in resolved:
+        pool.cached = pool.cached or taking.cache is not None
     pools = tuple(_part(part, pool, ref, header, engine) for part, pool, ref in resolved)
     prefix, private = lower_chain(taking.prefix, header)
     names = frozenset(pool.name for _, pool, _ in resolved)
@@ -205,9 +206,8 @@ def _decide(expr: ir.Expr, what: str, request: _Request) -> None:
 def _part(part: tree.HoldPart, pool: Resource, ref: ir.Ref, header: Scope, engine: Engine) -> ir.HoldPool:
     def units(expr: tree.Expression) -> ir.Expr:
         value = lower_number(expr, header, "an amount of 'taking'")
-        if holds_tokens(pool, header):
-            what = f"the amount of {pool.name!r} that {engine.name!r} takes"
-            header.build.amounts.append(Amount(value, what, engine.at))
+        what = f"the amount of {pool.name!r} that {engine.name!r} takes"
+        header.build.amounts.append(Amount(value, what, engine.at, pool))
         check_units(value, pool, part.pool.at, header, must_fit=False)
         return value
 
@@ -268,10 +268,11 @@ def _work(request: _Request, connector: Connector | None, *, cached: bool) -> li
 
 
 def _decodes(request: _Request) -> ir.Expr:
-    """The output tokens still to be decoded: none that exist already is decoded again."""
+    """The output tokens still to be decoded: none that exist already; all of them where there is nothing to prefill."""
     whole = binary("-", request.output, ir.Num(1.0))
     exist = binary("-", request.known, request.input)
-    return conditional(binary(">", exist, ir.Num(0.0)), call("max", ir.Num(0.0), binary("-", whole, exist)), whole)
+    first = conditional(binary("==", request.known, ir.Num(0.0)), request.output, whole)
+    return conditional(binary(">", exist, ir.Num(0.0)), call("max", ir.Num(0.0), binary("-", whole, exist)), first)
 
 
 def _after(request: _Request) -> Scope:

@@ -15,7 +15,7 @@ from serq.lower_names import attribute_slot
 from serq.lower_refs import find_resource, resolve
 from serq.lower_runs import lower_run, lower_transfer
 
-__all__ = ["assign", "holds_tokens", "lower_block", "lower_body", "nested", "whole_amount"]
+__all__ = ["assign", "lower_block", "lower_body", "nested", "whole_amount"]
 
 
 def nested(body: tree.Body) -> Iterator[tree.Statement]:
@@ -227,15 +227,10 @@ def _amount(statement: tree.AmountStatement, scope: Scope) -> Sequence[ir.Stmt]:
     return (ir.Shrink(ref, value.expr) if statement.word == "shrink" else ir.Load(ref, value.expr),)
 
 
-def holds_tokens(pool: Resource, scope: Scope) -> bool:
-    """Whether a pool's units are tokens: it has blocks, or is an engine's memory."""
-    return pool.block is not None or any(engine.memory is pool for engine in scope.build.engines.values())
-
-
 def whole_amount(expr: ir.Expr, pool: Resource, at: Place, scope: Scope) -> None:
     """Ask for an amount of tokens to be whole (split edition)."""
-    if not scope.build.seed and holds_tokens(pool, scope):
-        scope.build.amounts.append(Amount(expr, f"an amount of {pool.name!r}", at))
+    if not scope.build.seed:
+        scope.build.amounts.append(Amount(expr, f"an amount of {pool.name!r}", at, pool))
 
 
 # --- definitions ------------------------------------------------------------------------------------------------------

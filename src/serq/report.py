@@ -329,7 +329,7 @@ def _stage_row(stage: StageState, start: float, end: float) -> StageRow:
 
 
 def _pool_row(pool: PoolState, start: float, end: float) -> PoolRow:
-    need = pool.kernel.over_cap(pool)
+    over = pool.kernel.over_cap(pool)
     return PoolRow(
         name=pool.name,
         index=pool.spec.index,
@@ -345,7 +345,7 @@ def _pool_row(pool: PoolState, start: float, end: float) -> PoolRow:
         spills=pool.spills,
         rejected=pool.rejected,
         stuck=pool.stuck,
-        over_cap=None if need is None else OverCap(pool.name, need),
+        over_cap=None if over is None else OverCap(*over),
         growing_at_end=len(pool.growers),
         growing_stalled=bool(pool.growers) and pool.kernel.growers_stalled(pool),
     )

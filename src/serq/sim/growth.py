@@ -112,7 +112,7 @@ class Growth:
         s, hold = frame.session, frame.hold
         before = self._kernel.ctx.session
         self._kernel.ctx.session = s
-        limit = None if hold.cache is None else self._kernel.amount(hold.cache(s.attrs), "cache")
+        limit = None if hold.cache is None else self._kernel.holds.cache_limit(hold.cache, s)
         self._kernel.ctx.session = before
         s.holds.remove(frame)
         for i, pool in enumerate(frame.pools):

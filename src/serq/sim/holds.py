@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from serq import ir
 from serq.sim.chains import Chain, ChainTree, Reading
 from serq.sim.context import RunError
-from serq.sim.expr import reads_live_state
+from serq.sim.expr import Function, reads_live_state
 from serq.sim.pools import PoolState
 from serq.sim.sessions import CompiledHold, HoldFrame, Session
 
@@ -173,9 +173,14 @@ class Holds:
         s.holds.append(frame)
         self._kernel.population.make_ready(s)
 
+    def cache_limit(self, cache: Function, s: Session) -> float:
+        """What a `cache` clause keeps at most; below 0 nothing is kept."""
+        value = cache(s.attrs)
+        return 0.0 if value < 0 else self._kernel.amount(value, "cache")
+
     def end(self, frame: HoldFrame, *, serve: bool) -> None:
         s, hold = frame.session, frame.hold
-        limit = None if hold.cache is None else self._kernel.amount(hold.cache(s.attrs), "cache")
+        limit = None if hold.cache is None else self.cache_limit(hold.cache, s)
         leased = None if hold.lease_ref is None else hold.lease_ref(s.attrs)
         s.holds.remove(frame)
         for i, pool in enumerate(frame.pools):
@@ -209,7 +214,7 @@ class Holds:
             computed = frame.position[i] if frame.advanced else frame.alloc[i]
             kept = None
             if hold.cache is not None:
-                kept = pool.round_down(min(self._kernel.amount(hold.cache(s.attrs), "cache"), computed))
+                kept = pool.round_down(min(self.cache_limit(hold.cache, s), computed))
             self.give_back(frame, i, kept)
         else:
             for lease in [lease for lease in s.leases if lease.pool is pool]:

@@ -312,14 +312,16 @@ class Kernel:
             self.schedule(self.ctx.now + self._next_gap(), self._arrive, None)
         self.population.start()
 
-    def over_cap(self, pool: PoolState) -> float | None:
-        """At the end of a run: what the head of the queue needs, where that exceeds the capacity."""
-        frame = pool.head()
-        if frame is None:
-            return None
-        _, needs = self.holds.header(frame)
-        need = max((n for held, n in zip(frame.pools, needs, strict=True) if held is pool), default=0.0)
-        return need if need > pool.cap else None
+    def over_cap(self, pool: PoolState) -> tuple[str, float] | None:
+        """At the end of a run: the queue whose head needs more of the pool than there is, and how much."""
+        for queue in self.pools:
+            frame = queue.head()
+            if frame is not None and pool in frame.pools:
+                _, needs = self.holds.header(frame)
+                need = max(n for held, n in zip(frame.pools, needs, strict=True) if held is pool)
+                if need > pool.cap:
+                    return queue.name, need
+        return None
 
     @staticmethod
     def growers_stalled(pool: PoolState) -> bool:

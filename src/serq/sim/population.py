@@ -102,7 +102,7 @@ class Population:
     def _end_session(self, s: Session) -> None:
         if s.legs:
             raise RunError("run-cycle", f"session {s.serial} ends while {s.legs} of its legs run")
-        if s.turn is not None:
+        if s.turn is not None and s.turn.decoded:
             self.first_token(s.turn)
         for lease in list(s.leases):
             self._kernel.leases.end(lease)
