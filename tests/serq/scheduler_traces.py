@@ -281,6 +281,8 @@ workload {{
 }}
 """
 
+# `0 * used(kv)` makes the reserve read the moment: a request that can never fit then waits, as in the tables, instead
+# of being rejected when it joins.
 _VLLM_PRIORITY = """
 fn main() {{
   stage clock : delay;
@@ -291,7 +293,7 @@ fn main() {{
     scheduler {{
       advance running;
       admit waiting while (running.preempted == 0)
-        taking slots (1), kv (min(request.known, budget_left(npu))) reserve (request.known);
+        taking slots (1), kv (min(request.known, budget_left(npu))) reserve (request.known + 0 * used(kv));
     }}
     worker {{ forward (1); }}
   }}
@@ -316,7 +318,8 @@ fn main() {{
     scheduler {{
       advance running;
       admit waiting while (running.preempted == 0)
-        taking slots (1), kv (min(request.known, request.hit + budget_left(npu))) reserve (request.known)
+        taking slots (1), kv (min(request.known, request.hit + budget_left(npu)))
+          reserve (request.known + 0 * used(kv))
         reuse (floor(request.known - 1, {block}))
         prefix (group: floor(mark), serial: inf)
         cache (request.input + request.output - 1);
