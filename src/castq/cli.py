@@ -65,6 +65,7 @@ app.command("check", epilog=serving.CHECK_EXAMPLE)(serving.check)
 app.command("ir", epilog=serving.IR_EXAMPLE)(serving.ir)
 app.command("fmt", epilog=serving.FMT_EXAMPLE)(serving.fmt)
 app.command("draw", epilog=serving.DRAW_EXAMPLE)(serving.draw)
+app.command("trace", epilog=serving.TRACE_EXAMPLE)(serving.trace)
 app.add_typer(db.app, name="db")
 
 

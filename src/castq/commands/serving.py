@@ -1,4 +1,4 @@
-"""`castq run`, `check`, `ir`, `fmt` and `draw`: serving programs."""
+"""`castq run`, `check`, `ir`, `fmt`, `draw` and `trace`: serving programs."""
 
 from __future__ import annotations
 
@@ -21,11 +21,13 @@ __all__ = [
     "FMT_EXAMPLE",
     "IR_EXAMPLE",
     "RUN_EXAMPLE",
+    "TRACE_EXAMPLE",
     "check",
     "draw",
     "fmt",
     "ir",
     "run",
+    "trace",
 ]
 
 RUN_EXAMPLE: Final = "Example: castq run examples/serving/chat.sq --seed 3 -- --rate 2"
@@ -33,6 +35,7 @@ CHECK_EXAMPLE: Final = "Example: castq check examples/serving/chat.sq"
 IR_EXAMPLE: Final = "Example: castq ir examples/serving/chat.sq > chat.json && castq run chat.json"
 FMT_EXAMPLE: Final = "Example: castq fmt --check examples/serving/chat.sq"
 DRAW_EXAMPLE: Final = "Example: castq draw examples/serving/chat.sq --out chat.svg"
+TRACE_EXAMPLE: Final = "Example: castq trace azure-llm-conv-2023.csv --limit 1000 --out conv.csv"
 _REFUSED: Final = 1
 _STATISTICS: Final = ("count", "mean", "ci", "cv2", "p99")
 
@@ -63,6 +66,9 @@ Schema = Annotated[bool, typer.Option("--schema", help="Print the JSON schema of
 Files = Annotated[list[str], typer.Argument(metavar="FILE...", help="Programs, workloads or libraries.")]
 CheckOnly = Annotated[bool, typer.Option("--check", help="Change nothing; say which files would change.")]
 Out = Annotated[str | None, typer.Option(metavar="FILE", help="Write the picture here instead of printing it.")]
+Source = Annotated[str, typer.Argument(metavar="FILE", help="The published trace.")]
+TraceOut = Annotated[str, typer.Option("--out", metavar="FILE", help="The trace file to write.")]
+Limit = Annotated[int | None, typer.Option(min=1, metavar="N", help="Only the first N requests.")]
 Dump = Annotated[
     str | None,
     typer.Option(metavar="FOLDER", help="Write samples, gauges and iterations as CSV files into a new folder."),
@@ -225,6 +231,20 @@ def draw(
         return
     with _refusals(out):
         _replace(Path(out), picture)
+
+
+def trace(source: Source, out: TraceOut, limit: Limit = None) -> None:
+    """Turn a published request trace into a trace file that serving programs replay: one session a request.
+
+    Reads the Azure LLM inference traces (CSV) and the Mooncake traces (JSON lines).  The think time of a session is the
+    time of its arrival, as examples/serving/arrivals.sq uses it.  Exit code 0; 1 if a file cannot be read or written.
+    """
+    from serq.trace_import import read_requests, trace_text
+
+    with _refusals(source):
+        requests = read_requests(source, limit)
+        _replace(Path(out), trace_text(requests))
+    typer.echo(f"{out}: {len(requests)} requests over {requests[-1][0]:.6g} s")
 
 
 def _replace(path: Path, text: str) -> None:
