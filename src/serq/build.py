@@ -253,9 +253,10 @@ class Build:
             raise fail("structure", f"{name!r} is a word of the language", at, code="E-reserved-word")
         known = self.taken.get(name)
         if known and (known[0] != what or what not in ("constant", "attribute", "observation")):
+            (said, since), (_, there) = _told(known, (what, at))
             twice = "twice" if known[0] == what else f"as {_article(known[0])} and as {_article(what)}"
-            hint = f"it is {_article(known[0])} since line {known[1].line}"
-            raise fail("structure", f"{name!r} is declared {twice}", at, hint=hint)
+            hint = f"it is {_article(said)} since line {since.line}"
+            raise fail("structure", f"{name!r} is declared {twice}", there, hint=hint)
         self.taken.setdefault(name, (what, at))
 
     def slot(self, name: str) -> int:
@@ -295,6 +296,18 @@ class Build:
         """The number of a new block."""
         self.blocks.append(tuple(statements))
         return len(self.blocks) - 1
+
+
+def _told(known: tuple[str, Place], new: tuple[str, Place]) -> tuple[tuple[str, Place], tuple[str, Place]]:
+    """Of two meanings of one word, the one that stands and the one to complain of.
+
+    A declaration is complained of before an attribute, otherwise the later of one text.
+    """
+    if "attribute" in (known[0], new[0]):
+        return (known, new) if known[0] == "attribute" else (new, known)
+    if known[1].source is new[1].source and (known[1].line, known[1].column) > (new[1].line, new[1].column):
+        return new, known
+    return known, new
 
 
 def _article(word: str) -> str:

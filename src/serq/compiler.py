@@ -11,7 +11,7 @@ from serq import ir, tree
 from serq.errors import SerqError, Source, fail
 from serq.lower_seed import lower_seed
 from serq.settings import Settings
-from serq.syntax import is_deployment, parse_deployment, parse_seed, parse_workload
+from serq.syntax import is_deployment, parse_deployment, parse_seed, parse_workload, start_of
 
 __all__ = ["compile"]
 
@@ -60,7 +60,8 @@ def _compile(
     if not is_deployment(program):
         if other is not None:
             hint = "a deployment is 'fn main() { … }'; a single-file program holds its own 'workload { … }'"
-            raise SerqError("structure", "a workload file belongs to a deployment, and this program is none", hint=hint)
+            message = "a workload file belongs to a deployment, and this program is none"
+            raise fail("structure", message, start_of(program), hint=hint)
         root = Path(path).resolve() if path is not None else None
         items = _items(program, root)
         with _about(program.name):

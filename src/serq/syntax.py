@@ -5,18 +5,24 @@ from __future__ import annotations
 from itertools import pairwise
 
 from serq import tree
-from serq.errors import Source, fail
+from serq.errors import Place, Source, fail
 from serq.syntax_seed import SeedParser
 from serq.syntax_split import SplitParser
 from serq.tokens import tokenize
 
-__all__ = ["is_deployment", "parse_deployment", "parse_expression", "parse_seed", "parse_workload"]
+__all__ = ["is_deployment", "parse_deployment", "parse_expression", "parse_seed", "parse_workload", "start_of"]
 
 
 def is_deployment(source: Source) -> bool:
     """Does the text hold `fn main`, and so belong to the split edition?"""
     tokens, _ = tokenize(source)
     return any(one.text == "fn" and one.kind == "name" and two.text == "main" for one, two in pairwise(tokens))
+
+
+def start_of(source: Source) -> Place:
+    """Where the first word of a text stands."""
+    tokens, _ = tokenize(source)
+    return tokens[0].at
 
 
 def parse_seed(source: Source) -> tree.SeedProgram:

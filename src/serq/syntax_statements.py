@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from serq import tree
-from serq.errors import Place, fail
+from serq.errors import Place, closest, fail
 from serq.syntax_expressions import ExpressionParser
 from serq.tokens import Token
 
@@ -235,7 +235,10 @@ class StatementParser(ExpressionParser):
         start = self.token
         path = self.reference()
         if not self.sees("("):
-            raise self.unexpected("'(' or a statement")
+            if path.plain is None:
+                raise self.unexpected("'('")
+            hint = closest(start.text, _BOTH) or "a statement that calls something goes on with '('"
+            raise fail("syntax", f"unknown statement {start.text!r}", start.at, hint=hint)
         args = self._arguments()
         if path.plain is not None:
             self.expect(";")

@@ -604,3 +604,19 @@ def test_pools_of_tokens_count_in_whole_tokens(pool, hold):
     with pytest.raises(SerqError) as refused:
         compile_program(source=source, workload_source=WORK, horizon=5)
     assert refused.value.kind == "whole"
+
+
+@pytest.mark.parametrize(
+    ("source", "line"),
+    [
+        ("fn main() {\n  stage mem : delay;\n  pool mem { cap 4; }\n  server { run mem (cost(mem, 1)); }\n}", 3),
+        ("fn main() {\n  pool mem { cap 4; }\n  stage mem : delay;\n  server { run mem (cost(mem, 1)); }\n}", 3),
+        ("fn main() {\n  stage s : delay;\n  server {\n    npu\n  }\n}", 4),
+        ("// nothing here\nfn kv() { }", 2),
+    ],
+    ids=["stage then pool", "pool then stage", "a lone word", "no fn main"],
+)
+def test_the_place_an_error_points_to(source, line):
+    with pytest.raises(SerqError) as refused:
+        compile_program(source=source, workload_source=WORK, horizon=5)
+    assert refused.value.line == line
