@@ -7,7 +7,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from support import Row, row, source, write_database
+from support import Row, miss, row, source, write_database
 from tensor_cast import InterpolatingDataSource, LeafOp, Miss, QueryResult, Requests
 
 DFC, DFC_OP = "DispatchFFNCombine", "tensor_cast.dispatch_ffn_combine_quant.default"
@@ -53,16 +53,6 @@ def data(
     """A source over these tables; the entries default to one per specialised operator, the EP size to 16."""
     layout = {"expert_parallel_size": 16, **parallel}
     return source(write_database(folder, tables, {**ENTRIES, **(entries or {})}, policies), **layout)
-
-
-def hit(answer: QueryResult | Miss) -> QueryResult:
-    assert isinstance(answer, QueryResult), str(answer)
-    return answer
-
-
-def miss(answer: QueryResult | Miss) -> Miss:
-    assert isinstance(answer, Miss), str(answer)
-    return answer
 
 
 def differs_in(answer: QueryResult | Miss, attempt: int = 0) -> list[str]:

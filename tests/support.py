@@ -9,7 +9,15 @@ from typing import Any
 
 import yaml
 
-from tensor_cast import InterpolatingDataSource, LeafOp, ParallelConfig, ProfilingDataSource, Requests
+from tensor_cast import (
+    InterpolatingDataSource,
+    LeafOp,
+    Miss,
+    ParallelConfig,
+    ProfilingDataSource,
+    QueryResult,
+    Requests,
+)
 from tensor_cast.devices import device_profile
 
 DEVICE = "ATLAS_800_A3_752T_128G_DIE"
@@ -116,3 +124,23 @@ def attention(
         [(query, dtype)],
         requests=Requests(None if query_lens is None else tuple(query_lens), tuple(kv_lens)),
     )
+
+
+def hit(answer: QueryResult | Miss) -> QueryResult:
+    assert isinstance(answer, QueryResult), str(answer)
+    return answer
+
+
+def miss(answer: QueryResult | Miss) -> Miss:
+    assert isinstance(answer, Miss), str(answer)
+    return answer
+
+
+def comm_table(folder: Path, kernel: str, rows: list[tuple[int, int, int, float]]) -> None:
+    lines = ["message_bytes,num_devices,dtype,topology_tier,Duration(us),bandwidth_gbps"]
+    lines += [f"{size},{devices},DT_BF16,{tier},{latency},1.0" for size, devices, tier, latency in rows]
+    (folder / f"{kernel}.csv").write_text("\n".join(lines) + "\n")
+
+
+def collective(op: str, numel: int, group: tuple[int, ...]) -> LeafOp:
+    return LeafOp.build(f"tensor_cast.{op}.default", [((numel,), "bf16")], attrs={"rank": 0, "rank_group": group})

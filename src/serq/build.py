@@ -88,7 +88,6 @@ class Engine:
     rates: dict[str, tree.DefDecl] = field(default_factory=dict)
     taking: tree.Taking | None = None
     slots: dict[str, int] = field(default_factory=dict)
-    requested: bool = False
 
 
 @dataclass(slots=True)
@@ -193,7 +192,6 @@ class Build:
         self.fork_at: Place | None = None
         self.joins = False
         self.errors: list[SerqError] = []
-        self.late: list[Callable[[], None]] = []
         self.server: tree.Body = ()
         self.copies: dict[str, tree.TransferDecl] = {}
         self.share: str | None = None

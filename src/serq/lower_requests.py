@@ -72,7 +72,6 @@ def lower_request(statement: tree.CallStatement, engine: Engine, scope: Scope) -
     """The statements of one request."""
     if len(statement.args) != 2:
         raise fail("call", f"{engine.name!r} takes its input and its output, two numbers", statement.at)
-    engine.requested = True
     engine.stage.ran = True
     if engine.stage.family and scope.member is None:
         raise fail("reference", f"{engine.name!r} is a family: request a member of its queue", statement.at)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
@@ -106,8 +106,7 @@ def run(
     from castq.commands import show
 
     settings = {"seed": seed, "horizon": horizon, "warmup": warmup, "arrivals": arrivals, "trace": trace}
-    sets_given = {**_pairs(sets, "--set"), **_inputs(inputs)}
-    program = _compiled(file, workload, sets_given, _pairs(defs, "--def"), settings, instance)
+    program = _compiled(file, workload, _Given(inputs, sets, defs), settings, instance)
     report = _simulated(program, iterations=dump is not None, step_by_step=step_by_step)
     if dump is not None:
         _dump(report, dump)
@@ -135,9 +134,7 @@ def check(
     """
     from castq.commands import show
 
-    sound = _compiled(
-        file, workload, {**_pairs(sets, "--set"), **_inputs(inputs)}, _pairs(defs, "--def"), {"to_run": False}
-    )
+    sound = _compiled(file, workload, _Given(inputs, sets, defs), {"to_run": False})
     facts: dict[str, Any] = {
         "stages": [f"{_member(stage.name, stage.index)}: {stage.kind}" for stage in sound.stages],
         "pools": [f"{_member(pool.name, pool.index)}: {pool.cap:g} units" for pool in sound.pools],
@@ -181,8 +178,7 @@ def ir(
         typer.echo(json.dumps(ir_json.schema(), indent=2))
         return
     settings = {"seed": seed, "horizon": horizon, "warmup": warmup, "arrivals": arrivals, "trace": trace}
-    sets_given = {**_pairs(sets, "--set"), **_inputs(inputs)}
-    program = _compiled(file, workload, sets_given, _pairs(defs, "--def"), settings, instance)
+    program = _compiled(file, workload, _Given(inputs, sets, defs), settings, instance)
     with _refusals():
         typer.echo(ir_json.to_json(with_trace(program) if inline_trace else program, indent=1))
 
@@ -224,8 +220,7 @@ def draw(
     """
     from serq.drawing import draw_svg
 
-    sets_given = {**_pairs(sets, "--set"), **_inputs(inputs)}
-    picture = draw_svg(_compiled(file, workload, sets_given, _pairs(defs, "--def"), {"to_run": False}))
+    picture = draw_svg(_compiled(file, workload, _Given(inputs, sets, defs), {"to_run": False}))
     if out is None:
         typer.echo(picture, nl=False)
         return
@@ -281,17 +276,22 @@ def _refusals(file: str = "") -> Iterator[None]:
         raise typer.Exit(_REFUSED) from None
 
 
+class _Given(NamedTuple):
+    """Inputs after the two dashes, `--set` and `--def`, as they stand on the command line."""
+
+    inputs: Sequence[str] | None
+    sets: Sequence[str] | None
+    defs: Sequence[str] | None
+
+
 def _compiled(
-    file: str,
-    workload: str | None,
-    sets: dict[str, Any],
-    defs: dict[str, str],
-    settings: dict[str, Any],
-    instance: str | None = None,
+    file: str, workload: str | None, given: _Given, settings: dict[str, Any], instance: str | None = None
 ) -> ir_nodes.Program:
     """The program of source text, or of the interchange form where the file is called `.json`."""
     from serq.compiler import compile as compile_program
 
+    sets: dict[str, Any] = {**_pairs(given.sets, "--set"), **_inputs(given.inputs)}
+    defs = _pairs(given.defs, "--def")
     with _refusals(file):
         if file.endswith(".json"):
             if sets or defs or workload or instance:
@@ -300,9 +300,9 @@ def _compiled(
         if instance is not None:
             from serq.instance import read_instance
 
-            given = read_instance(instance)
-            sets = {**given.sets, **sets}
-            own = {name: getattr(given.settings, name) for name in settings}
+            case = read_instance(instance)
+            sets = {**case.sets, **sets}
+            own = {name: getattr(case.settings, name) for name in settings}
             settings = {name: own[name] if value is None else value for name, value in settings.items()}
         return compile_program(Path(file), workload=workload, sets=sets, defs=defs, **settings)
 

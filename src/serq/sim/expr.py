@@ -69,8 +69,6 @@ class ExprCompiler:
     """Compiles against one run's pools, stages, registers and context."""
 
     def __init__(self, ctx: Context, pools: Sequence[Any], stages: Sequence[Any], registers: list[float]) -> None:
-        self._pools = pools
-        self._stages = stages
         self._space: dict[str, Any] = {**_FUNCTIONS, "c": ctx, "R": registers, "P": pools, "S": stages}
         self._helpers = 0
 

@@ -92,7 +92,6 @@ class Session:
         "stuck",
         "turn",
         "waiting_in",
-        "wakeups",
     )
 
     def __init__(self, kernel: Kernel, serial: int, attrs: list[float], rng: Rng, root: Session | None = None) -> None:
@@ -116,7 +115,6 @@ class Session:
         self.rows: Sequence[tuple[float, float, float, float]] = () if root is None else root.rows
         self.row: int = 0 if root is None else root.row
         self.stuck = False
-        self.wakeups = 0
 
     @property
     def turn_no(self) -> int:

@@ -6,6 +6,7 @@ Specification, section 13.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -45,10 +46,9 @@ class Job:
     growing: PoolState | None = None
     growing_waits: bool = False
     granted: float = 0.0
-    advanced_this_iteration: bool = False
 
 
-class StageState:
+class StageState(ABC):
     """What every kind of stage keeps: jobs present, statistics, estimates."""
 
     def __init__(self, kernel: Kernel, spec: ir.Stage, position: int) -> None:
@@ -68,7 +68,7 @@ class StageState:
         self.service: float | None = None
         self.wait: float | None = None
 
-    def compile(self) -> None:
+    def compile(self) -> None:  # noqa: B027 - a hook that few kinds need
         """Compile expressions once every pool and stage exists."""
 
     def restart_statistics(self, now: float) -> None:
@@ -80,14 +80,15 @@ class StageState:
         self.number.set(float(n + self.delayed), now)
         self.busy_time.set(1.0 if n else 0.0, now)
 
+    @abstractmethod
     def join(self, job: Job) -> None:
-        raise NotImplementedError
+        """Take a job in."""
 
+    @abstractmethod
     def leave(self, job: Job) -> None:
         """Take a preempted job away."""
-        raise NotImplementedError
 
-    def reschedule(self) -> None:
+    def reschedule(self) -> None:  # noqa: B027 - a hook that few kinds need
         """Schedule the next finish, where that depends on who is present."""
 
     def count(self, job: Job) -> None:
@@ -232,7 +233,6 @@ class PsStage(StageState):
         self.since = 0.0
         self.rate = 0.0
         self.version = 0
-        self.dirty = False
         self.capacity: Any = None
 
     def compile(self) -> None:
@@ -259,13 +259,11 @@ class PsStage(StageState):
         self._mark()
 
     def _mark(self) -> None:
-        self.dirty = True
         self.version += 1
         self.kernel.dirty_stages.add(self.position)
         self.changed()
 
     def reschedule(self) -> None:
-        self.dirty = False
         kernel, n = self.kernel, len(self.jobs)
         if not n:
             self.rate = 0.0

@@ -8,22 +8,12 @@ from typing import Any
 
 import pytest
 
-from support import base_source, mm, row, source, write_database
-from tensor_cast import InterpolatingDataSource, LeafOp, Miss, QueryResult, QuerySource, Requests
+from support import base_source, hit, miss, mm, row, source, write_database
+from tensor_cast import InterpolatingDataSource, LeafOp, QuerySource, Requests
 
 BF16 = "DT_BF16;DT_BF16"
 MM = {"aten.mm.default": {"kernel_type": "MatMulV2"}}
 ROWS = [row("100,8;8,4", BF16, 10.0), row("200,8;8,4", BF16, 30.0)]
-
-
-def hit(answer: QueryResult | Miss) -> QueryResult:
-    assert isinstance(answer, QueryResult), str(answer)
-    return answer
-
-
-def miss(answer: QueryResult | Miss) -> Miss:
-    assert isinstance(answer, Miss), str(answer)
-    return answer
 
 
 def test_complete_base_results_are_returned_unchanged(tmp_path: Path) -> None:

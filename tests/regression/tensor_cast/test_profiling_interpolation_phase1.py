@@ -8,21 +8,11 @@ from typing import Any
 
 import pytest
 
-from support import attention, mm, row, source, write_database
-from tensor_cast import LeafOp, Miss, QueryResult, QuerySource
+from support import attention, hit, miss, mm, row, source, write_database
+from tensor_cast import LeafOp, QuerySource
 
 MM = {"aten.mm.default": {"kernel_type": "MatMulV2"}}
 BF16 = "DT_BF16;DT_BF16"
-
-
-def hit(answer: QueryResult | Miss) -> QueryResult:
-    assert isinstance(answer, QueryResult), str(answer)
-    return answer
-
-
-def miss(answer: QueryResult | Miss) -> Miss:
-    assert isinstance(answer, Miss), str(answer)
-    return answer
 
 
 def product(m: int, k: int, n: int, latency: float | None = None, **columns: Any) -> dict[str, Any]:

@@ -31,8 +31,6 @@ from specialized_rows import (
     dfc_row,
     differs_in,
     even,
-    hit,
-    miss,
     qbmm,
     quant,
     rejected,
@@ -40,7 +38,7 @@ from specialized_rows import (
     sparse,
     sparse_row,
 )
-from support import row, source, write_table
+from support import hit, miss, row, source, write_table
 from tensor_cast import InterpolatingDataSource, LeafOp, QuerySource
 from tensor_cast.performance_model import profiling_database
 from tensor_cast.performance_model.profiling_database.data_source import MissReason

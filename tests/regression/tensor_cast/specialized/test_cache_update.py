@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from specialized_rows import SCATTER, SCATTER_OP, data, differs_in, hit, miss, rejected, scatter, scatter_row
+from specialized_rows import SCATTER, SCATTER_OP, data, differs_in, rejected, scatter, scatter_row
+from support import hit, miss
 from tensor_cast import InterpolatingDataSource, LeafOp, QuerySource
 
 PAIR = [scatter_row(100, 10.0), scatter_row(200, 20.0)]

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from specialized_rows import DFC, DFC_ENTRY, DFC_OP, data, dfc, dfc_row, differs_in, hit, miss, rejected
+from specialized_rows import DFC, DFC_ENTRY, DFC_OP, data, dfc, dfc_row, differs_in, rejected
+from support import hit, miss
 from tensor_cast import LeafOp, QuerySource
 
 PAIR = [dfc_row(120, 10.0), dfc_row(240, 20.0)]
@@ -260,18 +261,9 @@ def test_invalid_latency_is_no_candidate(tmp_path: Path, latency: object) -> Non
     ("cells", "reason"),
     [
         ({"Input Shapes": "180,7168"}, "dtype_count_mismatch"),
-        (
-            {"Input Shapes": "180,7168;4096;2048;180,4;65536;114688;180,4"},
-            "moe_weight_shapes_unextractable",
-        ),
-        (
-            {"Input Shapes": "180,7168;16,7168,4096;16,2048,7168;90,4;65536;114688;180,4"},
-            "topk_unextractable",
-        ),
-        (
-            {"Input Data Types": "DT_BF16;INT8;INT8;INT64;INT64;INT64;FLOAT"},
-            "topk_unextractable",
-        ),
+        ({"Input Shapes": "180,7168;4096;2048;180,4;65536;114688;180,4"}, "moe_weight_shapes_unextractable"),
+        ({"Input Shapes": "180,7168;16,7168,4096;16,2048,7168;90,4;65536;114688;180,4"}, "topk_unextractable"),
+        ({"Input Data Types": "DT_BF16;INT8;INT8;INT64;INT64;INT64;FLOAT"}, "topk_unextractable"),
         ({"Input Data Types": "DT_BF16;UINT8;UINT8;INT32;INT64;INT64;FLOAT"}, "quant_subtype_unknown"),
         ({"Input Data Types": "DT_BF16;INT8;INT4;INT32;INT64;INT64;FLOAT"}, "quant_subtype_unknown"),
         ({"Input Data Types": "INT8;INT8;INT8;INT32;INT64;INT64;FLOAT"}, "quant_subtype_unknown"),

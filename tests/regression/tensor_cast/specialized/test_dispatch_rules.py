@@ -22,12 +22,10 @@ from specialized_rows import (
     data,
     dfc,
     dfc_row,
-    hit,
-    miss,
     quant,
     quant_row,
 )
-from support import attention, mm, row
+from support import attention, hit, miss, mm, row
 from tensor_cast import LeafOp, QuerySource
 from tensor_cast.performance_model.profiling_database.op_mapping import OperatorEntry
 from tensor_cast.performance_model.profiling_database.paths import OperatorPath, path_for
@@ -84,15 +82,7 @@ def test_a_missing_mapping_and_a_missing_kernel_are_told_apart(tmp_path: Path) -
 
 @pytest.mark.parametrize(
     ("name", "owned"),
-    [
-        (DFC, True),
-        (QUANT, True),
-        (QBMM, True),
-        (ADD, True),
-        (INDEXER, False),
-        (SPARSE, False),
-        (SCATTER, False),
-    ],
+    [(DFC, True), (QUANT, True), (QBMM, True), (ADD, True), (INDEXER, False), (SPARSE, False), (SCATTER, False)],
 )
 def test_who_owns_exact_matches(name: str, owned: bool) -> None:
     """RFC 3.1: moe_fused, compute_scale, quantized_matmul and non-scalar elementwise use specialized ownership."""
@@ -120,8 +110,7 @@ def test_elementwise_without_a_real_output_belongs_to_the_base(outputs: list[Any
 
 @pytest.mark.parametrize("documented", [{"zero_cost": True}, {"accepted_miss": "absorbed by another kernel"}])
 @pytest.mark.parametrize(
-    "selector",
-    [{"query_mode": "moe_fused"}, {"query_mode": "elementwise"}, {"compute_subcategory": "compute_scale"}],
+    "selector", [{"query_mode": "moe_fused"}, {"query_mode": "elementwise"}, {"compute_subcategory": "compute_scale"}]
 )
 def test_documented_zeros_come_before_ownership(
     tmp_path: Path, documented: dict[str, Any], selector: dict[str, Any]

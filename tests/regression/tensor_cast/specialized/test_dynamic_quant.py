@@ -7,18 +7,8 @@ from typing import Any
 
 import pytest
 
-from specialized_rows import (
-    QUANT,
-    QUANT_ENTRY,
-    data,
-    differs_in,
-    hit,
-    miss,
-    quant,
-    quant_row,
-    rejected,
-)
-from support import row
+from specialized_rows import QUANT, QUANT_ENTRY, data, differs_in, quant, quant_row, rejected
+from support import hit, miss, row
 from tensor_cast import InterpolatingDataSource, LeafOp, QuerySource
 from tensor_cast.performance_model.profiling_database.paths.dynamic_quant import ScaleMode, scale_mode
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from specialized_rows import ADD, ADD_ENTRY, ADD_OP, binary, binary_row, data, differs_in, hit, miss, rejected
-from support import row
+from specialized_rows import ADD, ADD_ENTRY, ADD_OP, binary, binary_row, data, differs_in, rejected
+from support import hit, miss, row
 from tensor_cast import InterpolatingDataSource, LeafOp, QuerySource
 from tensor_cast.performance_model.profiling_database.paths.elementwise import broadcast_pattern
 
@@ -152,14 +152,8 @@ def test_rank_1_outputs_have_one_axis(tmp_path: Path) -> None:
     ("rows", "fields"),
     [
         ([full(t, 64, 1.0, "DT_FLOAT16") for t in (100, 200)], ["input_dtypes", "output_dtype"]),
-        (
-            [{**full(t, 64, 1.0), "Output Data Types": "FLOAT"} for t in (100, 200)],
-            ["output_dtype"],
-        ),
-        (
-            [{**full(t, 64, 1.0), "Input Data Types": "DT_BF16;FLOAT"} for t in (100, 200)],
-            ["input_dtypes"],
-        ),
+        ([{**full(t, 64, 1.0), "Output Data Types": "FLOAT"} for t in (100, 200)], ["output_dtype"]),
+        ([{**full(t, 64, 1.0), "Input Data Types": "DT_BF16;FLOAT"} for t in (100, 200)], ["input_dtypes"]),
         (
             [row(f"{t},64", "DT_BF16", 1.0, outputs=f"{t},64", output_dtypes="DT_BF16") for t in (100, 200)],
             ["broadcast_pattern", "input_count", "input_dtypes"],

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from specialized_rows import data, differs_in, hit, miss
-from support import row
+from specialized_rows import data, differs_in
+from support import hit, miss, row
 from tensor_cast import LeafOp, QuerySource
 
 CAT = {"tensor_cast.cat.default": {"kernel_type": "ConcatD"}, "aten.cat.default": {"kernel_type": "ConcatD"}}
@@ -21,10 +21,7 @@ GATHER = {
 }
 GATHER_POLICY = {"GatherV2": {"generic_compute": {"axis": "output_numel"}}}
 CAST = {
-    "aten.to.dtype": {
-        "kernel_type": "Cast",
-        "alternate_kernel_types": ["TensorMove", "CastAiCore", "TensorMoveAiCore"],
-    }
+    "aten.to.dtype": {"kernel_type": "Cast", "alternate_kernel_types": ["TensorMove", "CastAiCore", "TensorMoveAiCore"]}
 }
 NORM = {
     "aten.native_layer_norm.default": {

@@ -16,14 +16,12 @@ from specialized_rows import (
     data,
     differs_in,
     even,
-    hit,
     indexer,
     indexer_row,
-    miss,
     rejected,
     request_columns,
 )
-from support import source, write_table
+from support import hit, miss, source, write_table
 from tensor_cast import InterpolatingDataSource, LeafOp, QuerySource, Requests
 from tensor_cast.performance_model import profiling_database
 
@@ -186,12 +184,7 @@ def test_two_api_paths_in_one_table_never_mix(tmp_path: Path) -> None:
 
 def test_runtime_values_group_where_both_sides_have_them(tmp_path: Path) -> None:
     """RFC 7.2 LightningIndexer: request/sequence grouping isolation by values; ruling 6."""
-    rows = [
-        values(4, 2, 3000, 10.0),
-        values(16, 8, 3000, 40.0),
-        values(4, 2, 8000, 100.0),
-        values(16, 8, 8000, 400.0),
-    ]
+    rows = [values(4, 2, 3000, 10.0), values(16, 8, 3000, 40.0), values(4, 2, 8000, 100.0), values(16, 8, 8000, 400.0)]
     wrapper = data(tmp_path, {INDEXER: rows})
     short = hit(wrapper.query(indexer(8, 1000, requests=even(2, 4, 3000))))
     assert (short.latency_us, short.details["grouping_source"]) == (20.0, "runtime_values")

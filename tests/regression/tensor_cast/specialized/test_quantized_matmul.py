@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from specialized_rows import QBMM, QBMM_ENTRY, QBMM_OP, data, differs_in, hit, miss, qbmm, qbmm_row, rejected
+from specialized_rows import QBMM, QBMM_ENTRY, QBMM_OP, data, differs_in, qbmm, qbmm_row, rejected
+from support import hit, miss
 from tensor_cast import InterpolatingDataSource, LeafOp, QuerySource
 
 INT4 = "tensor_cast.static_quant_linear_int4.default"

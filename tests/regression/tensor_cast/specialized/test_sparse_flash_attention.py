@@ -14,13 +14,12 @@ from specialized_rows import (
     data,
     differs_in,
     even,
-    hit,
-    miss,
     rejected,
     request_columns,
     sparse,
     sparse_row,
 )
+from support import hit, miss
 from tensor_cast import InterpolatingDataSource, LeafOp, QuerySource, Requests
 
 MIXED = even(2, 4, 3000)
@@ -262,10 +261,7 @@ def test_rows_that_cannot_be_read_are_rejected_with_a_reason(
 
 def test_empty_slots_keep_the_positions_of_the_others(tmp_path: Path) -> None:
     """RFC 4.3.2: a shared cache leaves the value slot empty; the request slots stay where they are."""
-    shared = {
-        "Input Data Types": "DT_BF16;DT_BF16;;INT32;INT32;INT32;INT32",
-        "Input Formats": "",
-    }
+    shared = {"Input Data Types": "DT_BF16;DT_BF16;;INT32;INT32;INT32;INT32", "Input Formats": ""}
     rows = [
         {
             **recorded(query, latency),
