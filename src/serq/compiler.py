@@ -7,11 +7,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from serq import ir, tree
+from serq import ir
 from serq.errors import SerqError, Source, fail
-from serq.lower_seed import lower_seed
-from serq.settings import Settings
-from serq.syntax import is_deployment, parse_deployment, parse_seed, parse_workload, start_of
+from serq.lowering.seed import lower_seed
+from serq.lowering.settings import Settings
+from serq.syntax import tree
+from serq.syntax.parse import is_deployment, parse_deployment, parse_seed, parse_workload, start_of
 
 __all__ = ["compile"]
 
@@ -66,7 +67,7 @@ def _compile(
         items = _items(program, root)
         with _about(program.name):
             return lower_seed(items, settings, sets, defs)
-    from serq.lower_split import lower_split
+    from serq.lowering.split import lower_split
 
     deployment = parse_deployment(program)
     if other is None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from serq import tree
-from serq.build import Build
 from serq.errors import SerqError, Source, fail
-from serq.lower_declarations import Inputs, add_lets
-from serq.settings import Settings, written_settings
-from serq.syntax import parse_seed
+from serq.lowering.build import Build
+from serq.lowering.declarations import Inputs, add_lets
+from serq.lowering.settings import Settings, written_settings
+from serq.syntax import tree
+from serq.syntax.parse import parse_seed
 
 __all__ = ["Instance", "read_instance"]
 

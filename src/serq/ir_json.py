@@ -9,8 +9,8 @@ from dataclasses import MISSING, fields, is_dataclass
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from serq import ir
+from serq.checks.ir_check import BINARY_OPERATORS, check_program
 from serq.errors import SerqError
-from serq.ir_check import BINARY_OPERATORS, check_program
 
 __all__ = ["from_json", "schema", "to_json"]
 

@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 from castq.cli import app
 from serq import SerqError, ir
 from serq import compile as compile_program
-from serq.arithmetic import FUNCTIONS
-from serq.moments import CONTEXT_WORDS, MOMENTS, POOL_QUERIES, STAGE_QUERIES, Moment
-from serq.names import (
+from serq.lowering.arithmetic import FUNCTIONS
+from serq.lowering.moments import CONTEXT_WORDS, MOMENTS, POOL_QUERIES, STAGE_QUERIES, Moment
+from serq.lowering.words import (
     BUILTINS,
     DISTRIBUTIONS,
     NO_DEFINITION,
@@ -30,6 +30,7 @@ from serq.report import ClaimRow, GaugeRow, ObserveRow, OverCap, PoolRow, Report
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "src" / "serq"
+PARSERS = ("engine", "expressions", "items", "seed", "split", "statements")
 REFERENCE = ROOT / "docs" / "language.md"
 TEXT = REFERENCE.read_text(encoding="utf-8")
 
@@ -64,7 +65,7 @@ def called(node: ast.Call) -> str:
 def grammar_words() -> set[str]:
     """The words the parsers ask for: arguments of the cursor's methods, keys of the tables of readers, comparisons."""
     found: set[str] = set()
-    for module in trees("syntax_*.py"):
+    for module in (tree for name in PARSERS for tree in trees(f"syntax/{name}.py")):
         for node in ast.walk(module):
             if isinstance(node, ast.Call) and called(node) in ("accept", "expect", "sees"):
                 found.update(strings(node.args[:1] if called(node) == "expect" else node.args))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from serq.fmt import format_source
+from serq.syntax.fmt import format_source
 
 ROOT = Path(__file__).parents[2]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from serq import tree
 from serq.errors import SerqError, Source
-from serq.fmt import format_source
-from serq.syntax import is_deployment, parse_deployment, parse_expression, parse_seed, parse_workload
-from serq.tokens import tokenize
+from serq.syntax import tree
+from serq.syntax.fmt import format_source
+from serq.syntax.parse import is_deployment, parse_deployment, parse_expression, parse_seed, parse_workload
+from serq.syntax.tokens import tokenize
 
 
 def source(text: str) -> Source:

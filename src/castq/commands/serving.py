@@ -189,7 +189,7 @@ def fmt(files: Files, check_only: CheckOnly = False) -> None:
     Files are rewritten in place, each whole or not at all; comments and line breaks stay.  Exit code 0; 1 if a file is
     refused or, with `--check`, would change; 2 for a wrong call.
     """
-    from serq.fmt import format_source
+    from serq.syntax.fmt import format_source
 
     changed = 0
     for name in files:
@@ -311,7 +311,7 @@ def _read_ir(path: Path, settings: dict[str, Any]) -> ir_nodes.Program:
     from dataclasses import replace
 
     from serq import ir_json
-    from serq.settings import Settings, finish
+    from serq.lowering.settings import Settings, finish
 
     program = ir_json.from_json(path.read_text(encoding="utf-8"))
     if program.trace is not None and settings.get("trace"):

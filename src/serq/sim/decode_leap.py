@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from serq import ir
-from serq.fold import parts
+from serq.lowering.fold import parts
 
 if TYPE_CHECKING:
     import numpy as np

@@ -17,7 +17,7 @@ from heapq import heapreplace
 from typing import TYPE_CHECKING, Final
 
 from serq import ir
-from serq.fold import parts
+from serq.lowering.fold import parts
 from serq.sim.decode_leap import LEAST, Leap, leapable
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from serq import ir
-from serq.arithmetic import FUNCTIONS, divide, power
+from serq.lowering.arithmetic import FUNCTIONS, divide, power
 from serq.sim.context import Context, RunError
 
 __all__ = ["ExprCompiler", "Function", "constant", "reads_live_state"]

@@ -1,0 +1,1 @@
+"""What a compiled program must satisfy beyond its grammar."""

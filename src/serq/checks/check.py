@@ -1,0 +1,87 @@
+"""What is checked once a program stands in the interchange form as a whole."""
+
+from __future__ import annotations
+
+from serq import ir
+from serq.checks.hidden import HiddenFlow, refuse_decisions
+from serq.checks.progress import check_progress
+from serq.checks.signature import check_assigned
+from serq.checks.walk import assignments, reachable
+from serq.checks.whole import check_whole
+from serq.errors import SerqError, fail
+from serq.lowering.build import Build
+from serq.lowering.fold import parts, reads
+
+__all__ = ["check"]
+
+
+def check(program: ir.Program, build: Build) -> None:
+    """Raises the first error found, which carries the others."""
+    starts = tuple(start for start in (program.init, program.turn, program.session) if start is not None)
+    build.guard(lambda: _releases(build))
+    build.guard(lambda: _legs(build))
+    build.guard(lambda: _stale(program, build, starts))
+    build.guard(lambda: _hidden(program, build))
+    if not build.seed:
+        build.guard(lambda: check_whole(program, starts, build.whole_amounts()))
+        build.guard(lambda: _assigned(program, build))
+    build.guard(lambda: check_progress(program, starts, build.place))
+    build.stop()
+
+
+def _releases(build: Build) -> None:
+    for pool, at in build.releases:
+        if pool.name not in build.leased:
+            message = f"nothing can be released here: no hold of {pool.name!r} encloses this, and nothing leases it"
+            raise fail("structure", message, at)
+
+
+def _legs(build: Build) -> None:
+    if build.fork_at is not None and not build.joins:
+        raise fail("structure", "legs are started and never joined", build.fork_at, hint="add 'join;'")
+
+
+def _stale(program: ir.Program, build: Build, starts: tuple[int, ...]) -> None:
+    pairs = [pair for start in starts for pair in assignments(reachable(program, start))]
+    bound = {
+        slot
+        for start in starts
+        for statement in reachable(program, start)
+        if isinstance(statement, ir.Hold)
+        for slot, _ in statement.bindings
+    }
+    stale: set[int] = set()
+    while True:
+        more = {slot for slot, value in pairs if slot not in bound and (_live(value) or reads(value) & stale)}
+        if more <= stale:
+            break
+        stale |= more
+    for expr, what, at in build.headers:
+        for slot in sorted(reads(expr) & stale):
+            name = program.attrs[slot]
+            hint = f"read it when the hold is admitted: 'at admission ({name} = …)'"
+            message = f"{what} reads {name!r}, taken from live state that may have changed by the admission"
+            raise fail("lint", message, at, hint=hint)
+
+
+def _live(expr: ir.Expr) -> bool:
+    return any(isinstance(one, ir.Call) and one.ref is not None for one in parts(expr))
+
+
+def _hidden(program: ir.Program, build: Build) -> None:
+    if not build.hidden:
+        return
+    flow = HiddenFlow(program, frozenset(build.hidden), strict=not build.seed, place=build.place)
+    try:
+        if build.seed:
+            flow.follow(program.session)
+        elif build.server_block is not None:
+            flow.follow(build.server_block, build.sends)
+    except SerqError as error:
+        build.errors.append(error)
+    refuse_decisions(flow, build.decisions)
+
+
+def _assigned(program: ir.Program, build: Build) -> None:
+    if build.server_block is not None:
+        check_assigned(program, build.server_block, frozenset(build.costs), build.reply_slots)

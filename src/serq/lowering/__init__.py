@@ -1,0 +1,1 @@
+"""Trees to the interchange form: names, moments, costs, statements, both editions."""

@@ -1,0 +1,1 @@
+"""Text to trees: tokens, the grammar part by part, the one layout."""
