@@ -8,7 +8,9 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 from serq import ir
-from serq.sim.stats import SampleList, Summary, summarise
+from serq.sim.context import RunError
+from serq.sim.gauges import GaugeSeries
+from serq.sim.samples import SampleList
 
 if TYPE_CHECKING:
     from serq.sim.kernel import Kernel
@@ -20,7 +22,11 @@ __all__ = ["ClaimRow", "GaugeRow", "ObserveRow", "OverCap", "PoolRow", "Report",
 
 @dataclass(frozen=True, slots=True)
 class ObserveRow:
-    """An observation's statistics and samples."""
+    """An observation's statistics and samples.
+
+    The samples are those of a run that kept them: all of up to 100 000, of any number where they were asked for.
+    Without them `p99` is exact to the relative error `p99_within`.
+    """
 
     name: str
     count: int
@@ -28,6 +34,7 @@ class ObserveRow:
     ci: float | None
     cv2: float | None
     p99: float | None
+    p99_within: float
     samples: tuple[float, ...] = ()
     times: tuple[float, ...] = ()
     sessions: tuple[int, ...] = ()
@@ -189,15 +196,10 @@ def build_report(kernel: Kernel, end: float, *, partial: bool = False) -> Report
         turns=kernel.population.turns,
         mean_live=kernel.population.live.mean(start, end),
         observes={samples.name: _observe_row(samples) for samples in kernel.samples},
-        client={name: _observe_row(_by_time(samples)) for name, samples in kernel.population.client.items()}
+        client={name: _client_row(samples) for name, samples in kernel.population.client.items()}
         if program.client
         else {},
-        gauges={
-            series.name: GaugeRow(
-                series.name, *series.statistics(start, end), tuple(series.times), tuple(series.values)
-            )
-            for series in kernel.gauges
-        },
+        gauges={series.name: _gauge_row(series, start, end) for series in kernel.gauges},
         claims=tuple(_claim_row(kernel, i, partial) for i in range(len(program.claims))),
         stages=tuple(_stage_row(stage, start, end) for stage in kernel.stages),
         pools=tuple(_pool_row(pool, start, end) for pool in kernel.pools),
@@ -206,16 +208,18 @@ def build_report(kernel: Kernel, end: float, *, partial: bool = False) -> Report
     )
 
 
-def _by_time(samples: SampleList) -> SampleList:
-    order = sorted(range(len(samples.times)), key=lambda i: samples.times[i])
-    picked = SampleList(samples.name)
-    for i in order:
-        picked.add(samples.samples[i], samples.times[i], samples.sessions[i], samples.turns[i])
-    return picked
+def _client_row(samples: SampleList) -> ObserveRow:
+    samples.sort_by_time()
+    return _observe_row(samples)
+
+
+def _gauge_row(series: GaugeSeries, start: float, end: float) -> GaugeRow:
+    changes = (tuple(series.times), tuple(series.values)) if series.whole else ((), ())
+    return GaugeRow(series.name, *series.statistics(start, end), *changes)
 
 
 def _observe_row(samples: SampleList) -> ObserveRow:
-    found: Summary = summarise(samples.samples)
+    found = samples.summary()
     return ObserveRow(
         samples.name,
         found.count,
@@ -223,6 +227,7 @@ def _observe_row(samples: SampleList) -> ObserveRow:
         found.ci,
         found.cv2,
         found.p99,
+        found.p99_within,
         tuple(samples.samples),
         tuple(samples.times),
         tuple(samples.sessions),
@@ -266,7 +271,7 @@ def _end_value(kernel: Kernel, expr: ir.Expr) -> float:
 def _with_aggregates(kernel: Kernel, expr: ir.Expr) -> ir.Expr:
     match expr:
         case ir.Agg(kind, observe):
-            return ir.Num(_aggregate(kind, kernel.samples[observe].whole_run))
+            return ir.Num(_aggregate(kernel, kind, observe))
         case ir.Unary(op, operand):
             return ir.Unary(op, _with_aggregates(kernel, operand))
         case ir.Binary(op, left, right):
@@ -280,20 +285,11 @@ def _with_aggregates(kernel: Kernel, expr: ir.Expr) -> ir.Expr:
             return expr
 
 
-def _aggregate(kind: str, values: Sequence[float]) -> float:
-    if kind == "count":
-        return float(len(values))
-    if kind == "total":
-        return float(sum(values))
-    if kind == "largest":
-        return max(values, default=math.nan)
-    if kind == "smallest":
-        return min(values, default=math.nan)
-    total = running = 0.0
-    for value in values:
-        running += value
-        total += running
-    return total
+def _aggregate(kernel: Kernel, kind: str, observe: int) -> float:
+    totals = kernel.samples[observe].totals
+    if totals is None:
+        raise RunError("run-amount", f"{kernel.samples[observe].name}: no totals were kept")
+    return totals.figure(kind)
 
 
 def _stage_row(stage: StageState, start: float, end: float) -> StageRow:
@@ -321,9 +317,9 @@ def _stage_row(stage: StageState, start: float, end: float) -> StageRow:
         mean_decodes=engine.decodes.mean(start, end) if engine else 0.0,
         mean_decode_batch=engine.decode_total / batches if engine and batches else None,
         mean_decode_step=engine.decode_duration / batches if engine and batches else None,
-        mean_itl=engine.mean_gap() if engine else None,
-        itl_p50=engine.gap_percentile(0.5) if engine else None,
-        itl_p99=engine.gap_percentile(0.99) if engine else None,
+        mean_itl=engine.gaps.mean() if engine else None,
+        itl_p50=engine.gaps.percentile(0.5) if engine else None,
+        itl_p99=engine.gaps.percentile(0.99) if engine else None,
         idle_with_work=bool(engine and engine.running is None and engine.idle_with_work and engine.has_work),
     )
 

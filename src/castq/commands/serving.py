@@ -76,7 +76,7 @@ Dump = Annotated[
 StepByStep = Annotated[
     bool, typer.Option("--step-by-step", help="Form every iteration by itself, also where many are alike.")
 ]
-Samples = Annotated[bool, typer.Option("--samples", help="Keep samples and change points in the JSON.")]
+Samples = Annotated[bool, typer.Option("--samples", help="Keep every sample and change point, also in the JSON.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
 
 
@@ -107,7 +107,7 @@ def run(
 
     settings = {"seed": seed, "horizon": horizon, "warmup": warmup, "arrivals": arrivals, "trace": trace}
     program = _compiled(file, workload, _Given(inputs, sets, defs), settings, instance)
-    report = _simulated(program, iterations=dump is not None, step_by_step=step_by_step)
+    report = _simulated(program, dumped=dump is not None, samples=samples, step_by_step=step_by_step)
     if dump is not None:
         _dump(report, dump)
     if as_json:
@@ -324,13 +324,15 @@ def _read_ir(path: Path, settings: dict[str, Any]) -> ir_nodes.Program:
     return finish(program, Settings(**{**own, **given}))
 
 
-def _simulated(program: ir_nodes.Program, *, iterations: bool, step_by_step: bool) -> Report:
+def _simulated(program: ir_nodes.Program, *, dumped: bool, samples: bool, step_by_step: bool) -> Report:
     from castq.commands import show
     from serq.runner import run as run_program
 
     with _refusals(), show.progress("simulating") as bar:
         watch = None if bar is None else lambda done: bar("simulating", done, 1.0)
-        return run_program(program, iterations=iterations, watch=watch, step_by_step=step_by_step)
+        return run_program(
+            program, iterations=dumped, samples=samples or dumped, watch=watch, step_by_step=step_by_step
+        )
 
 
 def _dump(report: Report, folder: str) -> None:
@@ -375,6 +377,9 @@ def _show(report: Report) -> None:
     )
     _table(show, "client", ("name", *_STATISTICS), list(report.client.values()))
     _table(show, "observed", ("name", *_STATISTICS), list(report.observes.values()))
+    within = max((row.p99_within for row in (*report.client.values(), *report.observes.values())), default=0.0)
+    if within:
+        typer.echo(f"p99 of many samples: within {within:.2%}; --samples keeps them all")
     _table(show, "gauges", ("name", "mean", "ci", "min", "max"), list(report.gauges.values()))
     stages = ("utilization", "throughput", "mean_number", "mean_wait", "mean_service", "iterations", "mean_itl")
     _table(show, "stages", ("name", *stages), report.stages)

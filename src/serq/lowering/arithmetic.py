@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Iterable
+from functools import reduce
 
-__all__ = ["FUNCTIONS", "apply_binary", "apply_function", "divide", "power"]
+__all__ = ["FUNCTIONS", "apply_binary", "apply_function", "divide", "power", "total"]
+
+
+def total(values: Iterable[float]) -> float:
+    """The sum from left to right, each partial sum rounded: `sum` itself differs between versions of Python."""
+    return reduce(operator.add, values, 0.0)
 
 
 def divide(a: float, b: float) -> float:

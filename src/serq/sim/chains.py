@@ -11,6 +11,8 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from serq.lowering.arithmetic import total
+
 if TYPE_CHECKING:
     from serq.sim.pools import PoolState
     from serq.sim.sessions import Session
@@ -65,7 +67,7 @@ class Reading:
 
     @property
     def shared(self) -> float:
-        return sum(units for _, units in self.pieces)
+        return total(units for _, units in self.pieces)
 
     @property
     def total(self) -> float:
@@ -74,7 +76,7 @@ class Reading:
     @property
     def in_use(self) -> float:
         """Units read that other readers already keep in use."""
-        return sum(min(entry.pinned, units) for entry, units in self.pieces)
+        return total(min(entry.pinned, units) for entry, units in self.pieces)
 
 
 class ChainTree:
@@ -111,7 +113,7 @@ class ChainTree:
         return place.get(owner.serial)
 
     def forget(self, owner: Session) -> None:
-        """The session's next content stands by itself again."""
+        """The session's next content stands by itself again, or the session has left."""
         self._last.pop(owner.serial, None)
 
     def available(self, chain: Chain | None, owner: Session) -> float:
@@ -122,7 +124,7 @@ class ChainTree:
             return 0.0 if entry is None else entry.size
         path = self._path(chain)
         own = self._own(chain, path, owner)
-        return sum(entry.size for entry in path) + (0.0 if own is None else min(own.size, chain.private))
+        return total(entry.size for entry in path) + (0.0 if own is None else min(own.size, chain.private))
 
     def plan(self, chain: Chain, owner: Session, most: float) -> Reading:
         """What a hold of the chain would read: at most `most` units, whole blocks in total."""
@@ -134,8 +136,8 @@ class ChainTree:
             if units > 0:
                 pieces.append((entry, units))
             left -= units
-        shared = sum(length for _, length in chain.shared)
-        complete = sum(units for _, units in pieces) >= shared
+        shared = total(length for _, length in chain.shared)
+        complete = total(units for _, units in pieces) >= shared
         return Reading(chain, pieces, left if complete else 0.0, complete)
 
     def read(self, reading: Reading, owner: Session) -> None:

@@ -17,6 +17,7 @@ from heapq import heapreplace
 from typing import TYPE_CHECKING, Final
 
 from serq import ir
+from serq.lowering.arithmetic import total
 from serq.lowering.fold import parts
 from serq.sim.decode_leap import LEAST, Leap, leapable
 
@@ -138,12 +139,12 @@ class _Ahead:
             position = frame.position[job.frame_index] + step + 1
             wanted.append((job, pool, max(pool.round_up(position) - frame.alloc[job.frame_index], 0.0)))
         for pool in {id(pool): pool for _, pool, _ in wanted}.values():
-            total = pool.used + sum(units for _, grown, units in wanted if grown is pool)
-            if total + (0.0 if self._evict else pool.cached) > pool.cap:
+            wanting = pool.used + total(units for _, grown, units in wanted if grown is pool)
+            if wanting + (0.0 if self._evict else pool.cached) > pool.cap:
                 return None
         del self._due[step]
         self._kernel.ctx.now = now
-        return sum(self._take(job, pool, units, step) for job, pool, units in wanted)
+        return total(self._take(job, pool, units, step) for job, pool, units in wanted)
 
     def _take(self, job: Job, pool: PoolState, units: float, step: int) -> float:
         """Grow one job's hold; the units by which the engine's memory in use grew."""
@@ -160,7 +161,7 @@ class _Ahead:
             for job in self._jobs:
                 self._engine.token(job, now)
         elif now >= warmup:
-            self._engine.add_gaps(now - last, len(self._jobs))
+            self._engine.gaps.add(now - last, len(self._jobs))
 
     def _advance(self, ends: int, last: float) -> None:
         engine = self._engine

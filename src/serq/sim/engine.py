@@ -6,8 +6,10 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from serq import ir
+from serq.lowering.arithmetic import total
 from serq.sim.context import RunError
 from serq.sim.expr import Function
+from serq.sim.histogram import Histogram
 from serq.sim.stages import Job, StageState
 from serq.sim.stats import TimeAverage
 
@@ -51,7 +53,7 @@ class EngineStage(StageState):
         self.decode_batches = 0
         self.decode_total = 0.0
         self.decode_duration = 0.0
-        self.gaps: dict[float, int] = {}
+        self.gaps = Histogram()
 
     def compile(self) -> None:
         function = self.kernel.function
@@ -176,8 +178,8 @@ class EngineStage(StageState):
         ctx.running_preempted = float(self.preempted)
         ctx.waiting_count = float(sum(len(pool.front) + len(pool.waiting) for pool in self.queues))
         ctx.waiting_admitted = float(self.admitted)
-        ctx.batch_tokens = sum(job.granted for job in self.grants)
-        ctx.batch_prefilled = sum(job.granted for job in self.grants if job.mode != "decode")
+        ctx.batch_tokens = total(job.granted for job in self.grants)
+        ctx.batch_prefilled = total(job.granted for job in self.grants if job.mode != "decode")
 
     def _guard(self, test: Function) -> bool:
         self._guard_words()
@@ -341,7 +343,7 @@ class EngineStage(StageState):
         duration = self._duration()
         self.idle_with_work = False
         ctx.served = self.served
-        ctx.demand = sum(1.0 if job.mode == "decode" else min(job.remaining, self.cap) for job in self.jobs)
+        ctx.demand = total(1.0 if job.mode == "decode" else min(job.remaining, self.cap) for job in self.jobs)
         self.running = [(job, job.granted) for job in self.grants]
         self._count_iteration(duration)
         if ctx.prefilled and ctx.decoders:
@@ -410,7 +412,7 @@ class EngineStage(StageState):
             session.last_token = None
         last = session.last_token
         if last is not None and now >= self.kernel.program.warmup:
-            self.add_gaps(now - last, 1)
+            self.gaps.add(now - last, 1)
         session.last_token = now
         if session.turn is not None:
             self._note_token(job, session.turn, now)
@@ -438,28 +440,10 @@ class EngineStage(StageState):
         return float(len(self.running)) if self.running is not None else 0.0
 
     def q_work(self) -> float:
-        return sum(job.remaining for job in self.jobs)
+        return total(job.remaining for job in self.jobs)
 
     def q_budget_left(self) -> float:
         return self.left if self.forming else self.budget
-
-    # --- inter-token latency ------------------------------------------------------------------------------------------
-
-    def add_gaps(self, gap: float, count: int) -> None:
-        self.gaps[gap] = self.gaps.get(gap, 0) + count
-
-    def mean_gap(self) -> float | None:
-        count = sum(self.gaps.values())
-        return math.fsum(gap * n for gap, n in self.gaps.items()) / count if count else None
-
-    def gap_percentile(self, q: float) -> float | None:
-        """The gap at rank ceil(q n) of all gaps in ascending order."""
-        rank = math.ceil(q * sum(self.gaps.values()))
-        for gap in sorted(self.gaps):
-            rank -= self.gaps[gap]
-            if rank <= 0:
-                return gap
-        return None
 
 
 def _admission_order(job: Job) -> tuple[float, int]:

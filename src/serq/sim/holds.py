@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from serq import ir
+from serq.lowering.arithmetic import total
 from serq.sim.chains import Chain, ChainTree, Reading
 from serq.sim.context import RunError
 from serq.sim.expr import Function, reads_live_state
@@ -131,7 +132,7 @@ class Holds:
         units, needs = self.header(frame)
         readings = self._readings(frame, units)
         for i, (pool, need) in enumerate(zip(frame.pools, needs, strict=True)):
-            twice = sum(n for other, n in zip(frame.pools[:i], needs[:i], strict=True) if other is pool)
+            twice = total(n for other, n in zip(frame.pools[:i], needs[:i], strict=True) if other is pool)
             reading = readings[i]
             in_use = 0.0 if reading is None else reading.in_use
             if not pool.fits(need + twice - in_use):

@@ -11,20 +11,22 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from serq import ir
+from serq.lowering.fold import parts
 from serq.sim.claims import Claims
 from serq.sim.context import Context, RunError
 from serq.sim.decode_run import DecodeRuns
 from serq.sim.engine import EngineStage
 from serq.sim.expr import ExprCompiler, Function
+from serq.sim.gauges import GaugeSeries
 from serq.sim.growth import Growth
 from serq.sim.holds import Holds
 from serq.sim.leases import Leases
 from serq.sim.pools import PoolState
 from serq.sim.population import Population, Rows
 from serq.sim.rng import Rng
+from serq.sim.samples import SampleList, Totals
 from serq.sim.sessions import Session, StatementCompiler
 from serq.sim.stages import DelayStage, FifoStage, FlowFabric, FlowStage, PsStage, StageState
-from serq.sim.stats import GaugeSeries, SampleList
 
 __all__ = ["Kernel"]
 
@@ -36,9 +38,12 @@ _GAPLESS = 10_000
 
 
 class Kernel:
-    """One run of one program."""
+    """One run of one program.
 
-    def __init__(self, program: ir.Program, trace: Sequence[Rows] = ()) -> None:
+    `keep` keeps every sample and every change of a gauge; else their number is bounded, and so is the memory.
+    """
+
+    def __init__(self, program: ir.Program, trace: Sequence[Rows] = (), *, keep: bool = False) -> None:
         self.program = program
         self.machine_rng = Rng(program.seed ^ _MACHINE)
         self.eviction_rng = Rng(program.seed ^ _EVICTION)
@@ -49,8 +54,12 @@ class Kernel:
         slots = dict(program.builtins)
         self.slot_cached, self.slot_computed = slots["cached"], slots["computed"]
         self.slot_turn = slots["turn_no"]
-        self.samples = [SampleList(name) for name in program.observes]
-        self.gauges = [GaugeSeries(gauge.name) for gauge in program.gauges]
+        asked = _asked_totals(program)
+        self.samples = [
+            SampleList(name, keep=keep, totals=Totals() if i in asked else None)
+            for i, name in enumerate(program.observes)
+        ]
+        self.gauges = [GaugeSeries(gauge.name, program.warmup, keep=keep) for gauge in program.gauges]
         self.events = 0
         self.stopped_at: float | None = None
         self.dirty_stages: set[int] = set()
@@ -60,7 +69,7 @@ class Kernel:
         self._sequence = 0
         self._gapless = 0
         self.heap: list[tuple[float, int, int, Callable[[Any], None], Any]] = []
-        self.population = Population(self, trace)
+        self.population = Population(self, trace, keep=keep)
         self.holds, self.growth, self.leases = Holds(self), Growth(self), Leases(self)
         self.claims = Claims(self)
         self._build()
@@ -151,7 +160,8 @@ class Kernel:
         raise RunError("run-amount", f"{what}: the amount must not be negative or undefined, got {value:g}")
 
     def observe(self, samples: SampleList, value: float, s: Session) -> None:
-        samples.whole_run.append(value)
+        if samples.totals is not None:
+            samples.totals.add(value)
         if self.ctx.now >= self.program.warmup:
             samples.add(value, self.ctx.now, s.serial, s.turn_no)
 
@@ -328,6 +338,11 @@ class Kernel:
         """Whether every holder is a waiting grower."""
         growing = {id(grower.session) for grower in pool.growers}
         return all(key in growing for key in pool.holding)
+
+
+def _asked_totals(program: ir.Program) -> set[int]:
+    """The observations that claims aggregate."""
+    return {part.observe for claim in program.claims for part in parts(claim.test) if isinstance(part, ir.Agg)}
 
 
 def _fabric(program: ir.Program) -> tuple[set[int], str]:

@@ -15,9 +15,10 @@ from serq.lowering.fold import parts
 from serq.sim.context import RunError
 from serq.sim.pools import PoolState
 from serq.sim.rng import Rng, StreamBank, stream_seed
+from serq.sim.samples import SampleList
 from serq.sim.sessions import Ops, Session, SessionEndError, StatementCompiler, TurnRecord, run_ops
 from serq.sim.stages import Job
-from serq.sim.stats import SampleList, TimeAverage
+from serq.sim.stats import TimeAverage
 
 if TYPE_CHECKING:
     from serq.sim.kernel import Kernel
@@ -33,7 +34,7 @@ Rows = Sequence[tuple[float, float, float, float]]
 class Population:
     """The sessions of one run."""
 
-    def __init__(self, kernel: Kernel, trace: Sequence[Rows]) -> None:
+    def __init__(self, kernel: Kernel, trace: Sequence[Rows], *, keep: bool) -> None:
         self._kernel = kernel
         self.trace = trace
         program = kernel.program
@@ -43,7 +44,9 @@ class Population:
         self.slot_serial, self.slot_turn = slots["serial"], slots["turn_no"]
         self._row_slots = [slots[name] for name in ("new", "out", "think", "forced")]
         self._slot_more = slots["more"]
-        self.client: dict[str, SampleList] = {name: SampleList(name) for name in ("ttft", "tpot", "response")}
+        self.client: dict[str, SampleList] = {
+            name: SampleList(name, keep=keep) for name in ("ttft", "tpot", "response")
+        }
         self.arrivals = 0
         self.ended = 0
         self.turns = 0
@@ -111,6 +114,8 @@ class Population:
         if self._kernel.ctx.now >= self._kernel.program.warmup:
             self.ended += 1
         del self.present[s.serial]
+        for pool in self._kernel.pools:
+            pool.chains.forget(s)
         if self._kernel.program.arrival.kind == "closed":
             self.start()
         elif not self.count and self.arrivals == self._kernel.program.arrivals:

@@ -11,6 +11,8 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from serq.lowering.arithmetic import total
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -21,6 +23,7 @@ _M32: Final = 0xFFFFFFFF
 _M64: Final = 0xFFFFFFFFFFFFFFFF
 _CONSTANTS: Final = (0x61707865, 0x3320646E, 0x79622D32, 0x6B206574)
 _UNIT: Final = 2.0**-53
+_MOST_BLOCKS: Final = 4096
 _QUARTERS: Final = (
     (0, 4, 8, 12),
     (1, 5, 9, 13),
@@ -152,7 +155,7 @@ class Rng:
         else:
             import numpy as np
 
-            count = min(4096, 8 * self._counter)
+            count = min(_MOST_BLOCKS, 8 * self._counter)
             keys = np.tile(np.array(self._key, dtype=np.uint32), (count, 1))
             counters = np.arange(self._counter, self._counter + count, dtype=np.uint64)
             self._words = _blocks(keys, counters).ravel().tolist()
@@ -194,7 +197,7 @@ class Rng:
 
     def erlang(self, k: float, mean: float) -> float:
         stages = max(1, math.floor(k)) if math.isfinite(k) else 1
-        return sum(self.exp(mean / stages) for _ in range(stages))
+        return total(self.exp(mean / stages) for _ in range(stages))
 
     def h2(self, mean: float, cv2: float) -> float:
         v = max(cv2, 1.0)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from serq import ir
+from serq.lowering.arithmetic import total
 from serq.sim.context import RunError
 from serq.sim.expr import Function
 
@@ -72,6 +73,7 @@ class Session:
     """One client conversation, or a leg of it (`root` is then the session that forked it)."""
 
     __slots__ = (
+        "_forked_from",
         "admission",
         "attrs",
         "gen",
@@ -85,7 +87,6 @@ class Session:
         "legs_started",
         "ready",
         "rng",
-        "root",
         "row",
         "rows",
         "serial",
@@ -99,7 +100,7 @@ class Session:
         self.serial = serial
         self.attrs = attrs
         self.rng = rng
-        self.root = root or self
+        self._forked_from = root
         self.gen: Wait | None = None
         self.holds: list[HoldFrame] = []
         self.leases: list[Lease] = []
@@ -117,6 +118,11 @@ class Session:
         self.stuck = False
 
     @property
+    def root(self) -> Session:
+        """The session itself, or the one that forked this leg."""
+        return self if self._forked_from is None else self._forked_from
+
+    @property
     def turn_no(self) -> int:
         return int(self.attrs[self.kernel.slot_turn])
 
@@ -130,12 +136,12 @@ class Session:
 
     def allocated(self, pool: PoolState) -> float:
         """Units of a pool held or leased."""
-        total = 0.0
+        units = 0.0
         for frame in self.holds:
             for i, held in enumerate(frame.pools):
                 if held is pool and not frame.released[i]:
-                    total += frame.alloc[i]
-        return total + sum(lease.units for lease in self.leases if lease.pool is pool and not lease.suspended)
+                    units += frame.alloc[i]
+        return units + total(lease.units for lease in self.leases if lease.pool is pool and not lease.suspended)
 
 
 @dataclass(slots=True, eq=False)

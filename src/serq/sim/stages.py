@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from serq import ir
+from serq.lowering.arithmetic import total
 from serq.sim.context import RunError
 from serq.sim.stats import TimeAverage
 
@@ -124,7 +125,7 @@ class StageState(ABC):
 
     def q_work(self) -> float:
         now = self.kernel.ctx.now
-        return sum(max(job.work - (now - job.started), 0.0) for job in self.jobs)
+        return total(max(job.work - (now - job.started), 0.0) for job in self.jobs)
 
     def q_budget_left(self) -> float:
         return 0.0
@@ -199,8 +200,8 @@ class FifoStage(StageState):
 
     def q_work(self) -> float:
         now = self.kernel.ctx.now
-        in_service = sum(max(job.work - (now - job.started), 0.0) for job in self.serving)
-        return in_service + sum(job.work for job in self.queue)
+        in_service = total(max(job.work - (now - job.started), 0.0) for job in self.serving)
+        return in_service + total(job.work for job in self.queue)
 
 
 class DelayStage(StageState):
@@ -292,7 +293,7 @@ class PsStage(StageState):
     def q_work(self) -> float:
         now = self.kernel.ctx.now
         virtual = self.virtual + (now - self.since) * self.rate
-        return sum(max(job.tag - virtual, 0.0) for job in self.jobs)
+        return total(max(job.tag - virtual, 0.0) for job in self.jobs)
 
 
 class FlowStage(StageState):
@@ -316,7 +317,7 @@ class FlowStage(StageState):
 
     def q_work(self) -> float:
         self.fabric.advance()
-        return sum(job.remaining for job in self.jobs)
+        return total(job.remaining for job in self.jobs)
 
 
 class FlowFabric:
@@ -374,7 +375,7 @@ class FlowFabric:
                 job.rate = min(stage.speed / len(stage.jobs) for stage in self._links(job))
         now = self.kernel.ctx.now
         for stage in self.stages:
-            stage.load.set(sum(job.rate for job in stage.jobs) / stage.speed, now)
+            stage.load.set(total(job.rate for job in stage.jobs) / stage.speed, now)
         moving = [job for job in self.flows if job.rate > 0]
         if moving:
             job = min(moving, key=lambda item: item.remaining / item.rate)
