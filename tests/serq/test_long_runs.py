@@ -90,7 +90,8 @@ def test_percentiles_of_buckets_are_within_their_error(q: float) -> None:
         found.add(value, 2)
     exact = sorted(values * 2)[math.ceil(q * 2 * len(values)) - 1]
     got = found.percentile(q)
-    assert got is not None and abs(got - exact) <= abs(exact) * Histogram.WITHIN
+    assert got is not None
+    assert abs(got - exact) <= abs(exact) * Histogram.WITHIN
     assert found.count == 2 * len(values)
 
 
@@ -114,21 +115,25 @@ def test_a_digest_tells_what_the_list_tells() -> None:
     for name in ("mean", "ci", "cv2"):
         assert getattr(got, name) == pytest.approx(getattr(exact, name), rel=1e-11), name
     assert got.p99 == pytest.approx(exact.p99, rel=got.p99_within)
-    assert 0 < got.p99_within < 1.1e-3 and exact.p99_within == 0
+    assert 0 < got.p99_within < 1.1e-3
+    assert exact.p99_within == 0
 
 
 @pytest.mark.usefixtures("small_limits")
 def test_a_long_run_agrees_with_one_that_keeps_everything() -> None:
     short, whole = queue(), queue(keep=True)
-    assert short.events == whole.events and short.stages == whole.stages
+    assert short.events == whole.events
+    assert short.stages == whole.stages
     got, exact = short.observes["stay"], whole.observes["stay"]
-    assert got.samples == () and len(exact.samples) == exact.count == got.count > 10_000
+    assert got.samples == ()
+    assert len(exact.samples) == exact.count == got.count > 10_000
     assert got.mean == pytest.approx(exact.mean, rel=1e-11)
     assert got.cv2 == pytest.approx(exact.cv2, rel=1e-9)
     assert got.p99 == pytest.approx(exact.p99, rel=got.p99_within)
     assert got.ci == pytest.approx(exact.ci, rel=0.1)  # the last runs do not fill a batch
     gauge, changes = short.gauges["waiting_now"], whole.gauges["waiting_now"]
-    assert gauge.times == () and len(changes.times) > 10_000
+    assert gauge.times == ()
+    assert len(changes.times) > 10_000
     assert gauge.mean == pytest.approx(changes.mean, rel=1e-11)
     assert (gauge.min, gauge.max) == (changes.min, changes.max)
     assert gauge.ci == pytest.approx(changes.ci, rel=0.01)  # a window may lie across two of the twenty
