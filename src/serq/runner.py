@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from serq import ir
 from serq.errors import SerqError
 from serq.report import Report, build_report
 from serq.sim.kernel import Kernel
+from serq.sim.straight.plan import plan
+from serq.sim.straight.run import NotStraightError, StraightRun
 from serq.traces import with_trace
 
 __all__ = ["run"]
@@ -30,22 +33,33 @@ def run(
     program carries or its trace file holds.  `iterations` also records every iteration of every engine; `samples` keeps
     every sample and every change of a gauge, where otherwise those of a list that grows beyond 100 000 leave a digest
     only (percentiles then within 0.1 %).  `watch` is told now and then which fraction of the run is done.
-    `step_by_step` forms every engine iteration by itself, also where many are alike and could be run through together;
-    the results agree to 1e-9.  A KeyboardInterrupt ends the run early: the report then says `partial`.  Raises RunError
-    where the run cannot go on, SerqError where the trace cannot be read or the program is nested too deeply.  Time is
-    linear in the events; memory in the sessions present, not in the length of the run, and in what was to be kept.
+    `step_by_step` takes every event and every engine iteration by itself, also where many could be run through
+    together; the results agree to 1e-9.  A KeyboardInterrupt ends the run early: the report then says `partial`.
+    Raises RunError where the run cannot go on, SerqError where the trace cannot be read or the program is nested too
+    deeply.  Time is linear in the events; memory in the sessions present, not in the length of the run, and in what was
+    to be kept.
     """
+    rows = trace or _rows(program)
+    straight = None if step_by_step or iterations else plan(program)
     try:
-        kernel = Kernel(program, trace or _rows(program), keep=samples)
-    except RecursionError:
-        raise SerqError("syntax", "an expression or a block is nested too deeply to be run") from None
-    if iterations:
-        kernel.claims.iterations = []
-    try:
+        if straight is not None:
+            kernel = _kernel(program, rows, samples)
+            with suppress(NotStraightError):
+                return build_report(kernel, StraightRun(kernel, straight).run(watch))
+        kernel = _kernel(program, rows, samples)
+        if iterations:
+            kernel.claims.iterations = []
         end = kernel.run(watch, step_by_step=step_by_step)
     except KeyboardInterrupt:
         return build_report(kernel, kernel.ctx.now, partial=True)
     return build_report(kernel, end)
+
+
+def _kernel(program: ir.Program, rows: Sequence[Rows], samples: bool) -> Kernel:
+    try:
+        return Kernel(program, rows, keep=samples)
+    except RecursionError:
+        raise SerqError("syntax", "an expression or a block is nested too deeply to be run") from None
 
 
 def _rows(program: ir.Program) -> Sequence[Rows]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from serq.sim.rng import Rng, StreamBank, seed_key, stream_seed
+from serq.sim.chacha import seed_key, stream_seed
+from serq.sim.rng import Rng, StreamBank, uniforms
 
 
 def test_key_and_outputs_of_seed_one():
@@ -40,3 +42,18 @@ def test_banked_streams_are_the_streams(run_seed, kind):
     for serial, turn in [(0, 0), (1, 0), (511, 3), (512, 3), (70_000, 1), (0, 0), *((0, turn) for turn in range(40))]:
         banked, plain = bank.stream(serial, turn), Rng(stream_seed(run_seed, serial, turn, kind))
         assert [banked.next_u32() for _ in range(40)] == [plain.next_u32() for _ in range(40)]
+
+
+def test_many_numbers_at_once_are_those_drawn_one_by_one():
+    one, many = Rng(7), Rng(7)
+    assert one.next_u32() == many.next_u32()  # so that pairs lie across blocks
+    got = many.randoms(5) + many.randoms(3000)
+    assert got == [one.random() for _ in range(3005)]
+
+
+def test_blocks_of_many_streams():
+    serials = np.array([0, 5, 900], dtype=np.uint64)
+    blocks = [uniforms(3, serials, (2, 1), number) for number in (0, 1)]
+    for i, serial in enumerate((0, 5, 900)):
+        stream = Rng(stream_seed(3, serial, 2, 1))
+        assert [*blocks[0][i], *blocks[1][i]] == [stream.random() for _ in range(16)]

@@ -10,13 +10,13 @@ claim and no record of iterations, and a cache whose eviction is by age.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from serq import ir
 from serq.lowering.arithmetic import total
 from serq.lowering.fold import parts
+from serq.sim.columns import Columns
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,8 +32,6 @@ __all__ = ["LEAST", "Leap", "leapable"]
 LEAST: Final = 24
 """Fewer iterations than this are not worth the arrays."""
 _MOST: Final = 4096
-_INEXACT: Final = frozenset({"^", "exp", "ln"})
-"""Array versions of these differ in the last bit from machine to machine."""
 _WORDS: Final = frozenset({"tokens", "prefilled", "decoders", "residents", "kv_decode", "kv_prefill", "attention"})
 
 
@@ -46,10 +44,6 @@ def leapable(program: ir.Program, position: int) -> bool:
         if isinstance(part, ir.Ctx) and part.name not in _WORDS:
             return False
         if isinstance(part, ir.Sample | ir.Reg | ir.Attr | ir.Agg) or (isinstance(part, ir.Call) and part.ref):
-            return False
-        if (isinstance(part, ir.Binary) and part.op in _INEXACT) or (
-            isinstance(part, ir.Call) and part.name in _INEXACT
-        ):
             return False
     return True
 
@@ -71,12 +65,12 @@ class Leap:
         pool = self._pool()
         if pool is None and self._growing:
             return 0, end, end
-        first = float(_values(self._cost, self._words(np.zeros(1)))[0])
+        first = float(self._durations(np.zeros(1))[0])
         count = int(min(most, _MOST, (until - end) / first + 2 if first > 0 else 0))
         if count < LEAST:
             return 0, end, end
         grown = self._growth(pool, count)
-        durations = _values(self._cost, self._words(np.cumsum(grown)))
+        durations = self._durations(np.cumsum(grown))
         ends = np.cumsum(np.concatenate(([end], durations)))
         good = (durations > 0) & (ends[:-1] < until)
         if pool is not None:
@@ -90,9 +84,12 @@ class Leap:
             self._use(pool, grown[:count], ends[:count])
         return count, float(ends[count - 1]), float(ends[count])
 
-    @property
-    def _cost(self) -> ir.Expr:
-        return self._engine.step.cost
+    def _durations(self, grown: NDArray[np.float64]) -> NDArray[np.float64]:
+        """What iterations cost after the memory in use grew by so much."""
+        ctx = self._kernel.ctx
+        words: dict[str, Any] = {name: getattr(ctx, name) for name in _WORDS}
+        words["kv_decode"] = ctx.kv_decode + grown
+        return Columns(words).values(self._engine.step.cost, len(grown))
 
     def _pool(self) -> PoolState | None:
         """The one pool that all jobs grow, where its growth is regular."""
@@ -106,12 +103,6 @@ class Leap:
             if job.frame is not None
         )
         return pool if plain and whole else None
-
-    def _words(self, grown: NDArray[np.float64]) -> dict[str, Any]:
-        ctx = self._kernel.ctx
-        words: dict[str, Any] = {name: getattr(ctx, name) for name in _WORDS}
-        words["kv_decode"] = ctx.kv_decode + grown
-        return words
 
     def _dues(self) -> list[tuple[Job, int]]:
         """For each job the iteration, counted from the next, for which it must grow first."""
@@ -170,64 +161,3 @@ class Leap:
         ctx.now = float(starts[-1])
         pool.used = float(used[-1])
         pool.make_room()
-
-
-def _values(expr: ir.Expr, words: dict[str, Any]) -> NDArray[np.float64]:
-    """An expression over arrays of context words."""
-    import numpy as np
-
-    length = len(words["kv_decode"])
-    with np.errstate(all="ignore"):
-        return np.broadcast_to(np.asarray(_value(expr, words), dtype=float), (length,)).astype(float)
-
-
-def _value(expr: ir.Expr, words: dict[str, Any]) -> Any:
-    import numpy as np
-
-    match expr:
-        case ir.Num(value):
-            return value
-        case ir.Ctx(name):
-            return words[name]
-        case ir.Unary(op, operand):
-            inner = _value(operand, words)
-            return -inner if op == "-" else np.where(inner, 0.0, 1.0)
-        case ir.Cond(test, then, otherwise):
-            return np.where(_value(test, words), _value(then, words), _value(otherwise, words))
-        case ir.Binary(op, left, right):
-            return _operators()[op](_value(left, words), _value(right, words))
-        case ir.Call(name, args, None):
-            return _functions()[name](*(_value(arg, words) for arg in args))
-    return math.nan
-
-
-def _operators() -> dict[str, Any]:
-    import numpy as np
-
-    return {
-        "+": np.add,
-        "-": np.subtract,
-        "*": np.multiply,
-        "/": np.divide,
-        "<": np.less,
-        "<=": np.less_equal,
-        ">": np.greater,
-        ">=": np.greater_equal,
-        "==": np.equal,
-        "!=": np.not_equal,
-        "&&": np.logical_and,
-        "||": np.logical_or,
-    }
-
-
-def _functions() -> dict[str, Any]:
-    import numpy as np
-
-    return {
-        "min": np.fmin,
-        "max": np.fmax,
-        "abs": np.abs,
-        "floor": np.floor,
-        "ceil": np.ceil,
-        "sqrt": np.sqrt,
-    }

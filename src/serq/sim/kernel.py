@@ -247,16 +247,18 @@ class Kernel:
             self._conclude()
             if watch is not None and self.events >= seen + _WATCHED:
                 seen = self.events
-                watch(self._fraction(self.horizon))
-        return self._finish(self.horizon)
+                watch(self.fraction(self.horizon))
+        return self.finish(self.horizon)
 
-    def _fraction(self, horizon: float) -> float:
+    def fraction(self, horizon: float) -> float:
+        """How much of the run is done."""
         wanted = self.program.arrivals
         if wanted:
             return (self.population.arrivals - self.population.count) / wanted
         return self.ctx.now / horizon
 
-    def _finish(self, horizon: float) -> float:
+    def finish(self, horizon: float) -> float:
+        """Check that the run could end as it did; returns its end."""
         wanted = self.program.arrivals
         if wanted is not None:
             if self.stopped_at is None:
@@ -301,9 +303,10 @@ class Kernel:
         elif arrival.kind == "poisson":
             self.schedule(0.0, self._arrive, None)
         elif arrival.kind == "renewal":
-            self.schedule(self._next_gap(), self._arrive, None)
+            self.schedule(self.next_gap(), self._arrive, None)
 
-    def _next_gap(self) -> float:
+    def next_gap(self) -> float:
+        """Time until the next arrival."""
         arrival = self.program.arrival
         if arrival.kind == "poisson":
             return self._arrival_rng.exp(1.0 / arrival.value) if arrival.value > 0 else math.inf
@@ -316,10 +319,18 @@ class Kernel:
             raise RunError("run-progress", f"more than {_GAPLESS} sessions in a row arrive at {ctx.now:g}")
         return self.amount(gap, "arrival gap")
 
+    def gaps(self, count: int) -> list[float]:
+        """The next gaps between arrivals."""
+        arrival = self.program.arrival
+        if arrival.kind != "poisson" or arrival.value <= 0:
+            return [self.next_gap() for _ in range(count)]
+        mean, log = -1.0 / arrival.value, math.log
+        return [mean * log(1.0 - u) for u in self._arrival_rng.randoms(count)]
+
     def _arrive(self, _: None) -> None:
         wanted = self.program.arrivals
         if wanted is None or self.population.arrivals + 1 < wanted:
-            self.schedule(self.ctx.now + self._next_gap(), self._arrive, None)
+            self.schedule(self.ctx.now + self.next_gap(), self._arrive, None)
         self.population.start()
 
     def over_cap(self, pool: PoolState) -> tuple[str, float] | None:

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from serq import ir
 from serq.lowering.fold import parts
+from serq.sim.chacha import stream_seed
 from serq.sim.context import RunError
 from serq.sim.pools import PoolState
-from serq.sim.rng import Rng, StreamBank, stream_seed
+from serq.sim.rng import Rng, StreamBank
 from serq.sim.samples import SampleList
 from serq.sim.sessions import Ops, Session, SessionEndError, StatementCompiler, TurnRecord, run_ops
 from serq.sim.stages import Job

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import math
+import operator
 from array import array
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from serq.sim.histogram import Histogram
 from serq.sim.stats import BATCHES, KEPT, Summary, interval, summarise
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 __all__ = ["Digest", "SampleList", "Totals"]
 
@@ -115,6 +120,22 @@ class SampleList:
         if len(self.samples) > self._limit:
             self._fold()
 
+    def extend(
+        self,
+        values: NDArray[np.float64],
+        times: NDArray[np.float64],
+        sessions: NDArray[np.int64],
+        turns: NDArray[np.int64],
+    ) -> None:
+        """`add` for many samples."""
+        self.samples.frombytes(values.astype("f8").tobytes())
+        if self._digest is None:
+            self.times.frombytes(times.astype("f8").tobytes())
+            self.sessions.frombytes(sessions.astype("i8").tobytes())
+            self.turns.frombytes(turns.astype("i8").tobytes())
+        if len(self.samples) > self._limit:
+            self._fold()
+
     def _fold(self) -> None:
         if self._digest is None:
             self._digest = Digest()
@@ -124,6 +145,8 @@ class SampleList:
 
     def sort_by_time(self) -> None:
         """Put what is kept in the order of time."""
+        if all(map(operator.le, self.times, self.times[1:])):
+            return
         order = sorted(range(len(self.times)), key=self.times.__getitem__)
         for name, kind in (("samples", "d"), ("sessions", "q"), ("turns", "q"), ("times", "d")):
             column = getattr(self, name)
