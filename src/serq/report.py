@@ -293,14 +293,15 @@ def _aggregate(kernel: Kernel, kind: str, observe: int) -> float:
 
 
 def _stage_row(stage: StageState, start: float, end: float) -> StageRow:
-    from serq.sim.engine import EngineStage
+    from serq.sim.engine.stage import EngineStage
     from serq.sim.stages import FlowStage
 
     span = end - start
     done = stage.completed
     busy = stage.load.mean(start, end) if isinstance(stage, FlowStage) else stage.busy_time.mean(start, end)
     engine = stage if isinstance(stage, EngineStage) else None
-    batches = engine.decode_batches if engine else 0
+    figures = engine.figures if engine else None
+    batches = figures.decode_batches if figures else 0
     return StageRow(
         name=stage.name,
         index=stage.spec.index,
@@ -310,16 +311,16 @@ def _stage_row(stage: StageState, start: float, end: float) -> StageRow:
         throughput=done / span if span > 0 else 0.0,
         mean_wait=stage.wait_total / done if done else None,
         mean_service=stage.service_total / done if done else None,
-        iterations=engine.iterations if engine else 0,
-        prefill_only=engine.phase_time["prefill"].mean(start, end) if engine else 0.0,
-        decode_only=engine.phase_time["decode"].mean(start, end) if engine else 0.0,
-        mixed=engine.phase_time["mixed"].mean(start, end) if engine else 0.0,
-        mean_decodes=engine.decodes.mean(start, end) if engine else 0.0,
-        mean_decode_batch=engine.decode_total / batches if engine and batches else None,
-        mean_decode_step=engine.decode_duration / batches if engine and batches else None,
-        mean_itl=engine.gaps.mean() if engine else None,
-        itl_p50=engine.gaps.percentile(0.5) if engine else None,
-        itl_p99=engine.gaps.percentile(0.99) if engine else None,
+        iterations=figures.iterations if figures else 0,
+        prefill_only=figures.phase_time["prefill"].mean(start, end) if figures else 0.0,
+        decode_only=figures.phase_time["decode"].mean(start, end) if figures else 0.0,
+        mixed=figures.phase_time["mixed"].mean(start, end) if figures else 0.0,
+        mean_decodes=figures.decodes.mean(start, end) if figures else 0.0,
+        mean_decode_batch=figures.decode_total / batches if figures and batches else None,
+        mean_decode_step=figures.decode_duration / batches if figures and batches else None,
+        mean_itl=figures.gaps.mean() if figures else None,
+        itl_p50=figures.gaps.percentile(0.5) if figures else None,
+        itl_p99=figures.gaps.percentile(0.99) if figures else None,
         idle_with_work=bool(engine and engine.running is None and engine.idle_with_work and engine.has_work),
     )
 

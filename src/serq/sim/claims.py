@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from serq.sim.engine import EngineStage
+from serq.sim.engine.stage import EngineStage
 
 if TYPE_CHECKING:
     from serq.sim.kernel import Kernel
@@ -52,8 +52,8 @@ class Claims:
     def note_iteration(self, engine: EngineStage) -> None:
         if self.iterations is not None and engine.running is not None:
             grants = [
-                (job.session.serial, job.session.turn_no, "d" if job.mode == "decode" else "p", n)
-                for job, n in engine.running
+                (job.session.serial, job.session.turn_no, "d" if job.mode == "decode" else "p", job.granted)
+                for job in engine.running
                 if job.session is not None
             ]
             self.iterations.append((self._kernel.ctx.now, engine.name, grants))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from serq.sim.engine import EngineStage
+from serq.sim.engine.stage import EngineStage
 from serq.sim.pools import PoolState
 from serq.sim.sessions import HoldFrame, PreemptedError, Session
 from serq.sim.stages import Job

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["Histogram"]
 
 _DISTINCT: Final = 1 << 16
+_FEW: Final = 100
 _PARTS: Final = 1024
 _SPAN: Final = 4 * _PARTS
 
@@ -43,6 +44,10 @@ class Histogram:
         """Count every value `weight` times."""
         import numpy as np
 
+        if len(values) < _FEW:
+            for value in values.tolist():
+                self.add(value, weight)
+            return
         found, counts = np.unique(values if self.exact else _buckets(values), return_counts=True)
         for key, count in zip(found.tolist(), counts.tolist(), strict=True):
             self._counts[key] = self._counts.get(key, 0) + count * weight

@@ -14,8 +14,8 @@ from serq import ir
 from serq.lowering.fold import parts
 from serq.sim.claims import Claims
 from serq.sim.context import Context, RunError
-from serq.sim.decode_run import DecodeRuns
-from serq.sim.engine import EngineStage
+from serq.sim.engine.ahead import DecodeRuns
+from serq.sim.engine.stage import EngineStage
 from serq.sim.expr import ExprCompiler, Function
 from serq.sim.gauges import GaugeSeries
 from serq.sim.growth import Growth

@@ -47,6 +47,7 @@ class Job:
     growing: PoolState | None = None
     growing_waits: bool = False
     granted: float = 0.0
+    alone: HoldFrame | None = None
 
 
 class StageState(ABC):

@@ -4,13 +4,12 @@ The memory of a decoding engine grows on a fixed schedule: every job takes one b
 the units in use, the cost and the end of every iteration up to the next event are arrays, and a leap over N iterations
 takes a few numpy operations per job and O(N) arithmetic, instead of N evaluations.
 
-`decode_run` decides when a run of iterations is alike; a leap also needs a cost that reads nothing but the batch, no
+`ahead` decides when a run of iterations is alike; a leap also needs a cost that reads nothing but the batch, no
 claim and no record of iterations, and a cache whose eviction is by age.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from serq import ir
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from serq.sim.engine import EngineStage
+    from serq.sim.engine.stage import EngineStage
     from serq.sim.kernel import Kernel
     from serq.sim.pools import PoolState
     from serq.sim.stages import Job
@@ -51,32 +50,30 @@ def leapable(program: ir.Program, position: int) -> bool:
 class Leap:
     """One leap of one engine: at most `most` iterations end, each before `until`."""
 
-    def __init__(self, kernel: Kernel, engine: EngineStage, jobs: Sequence[Job], *, evict: bool) -> None:
+    def __init__(self, kernel: Kernel, engine: EngineStage, jobs: list[Job], *, evict: bool) -> None:
         self._kernel = kernel
         self._engine = engine
         self._jobs = jobs
         self._evict = evict
         self._growing = [job for job in jobs if job.frame is not None]
 
-    def take(self, most: float, end: float, until: float) -> tuple[int, float, float]:
+    def take(self, most: int, end: float, until: float) -> tuple[int, float, float]:
         """How many iterations ended, when the last of them did, and when the one then running will end."""
         import numpy as np
 
         pool = self._pool()
         if pool is None and self._growing:
             return 0, end, end
-        first = float(self._durations(np.zeros(1))[0])
-        count = int(min(most, _MOST, (until - end) / first + 2 if first > 0 else 0))
-        if count < LEAST:
-            return 0, end, end
-        grown = self._growth(pool, count)
-        durations = self._durations(np.cumsum(grown))
+        count = min(most, _MOST)
+        grown = np.cumsum(self._growth(pool, count))
+        durations = self._durations(grown)
         ends = np.cumsum(np.concatenate(([end], durations)))
-        good = (durations > 0) & (ends[:-1] < until)
         if pool is not None:
             room = pool.cap - pool.used - (0.0 if self._evict and pool.block is not None else pool.cached)
-            good &= np.cumsum(grown) <= room
-        count = count if good.all() else int(np.argmin(good))
+            count = min(count, int(np.searchsorted(grown, room, side="right")))
+        if not (durations > 0).all():
+            count = min(count, int(np.argmin(durations > 0)))
+        count = min(count, int(np.searchsorted(ends[:count], until)))
         if count < 1:
             return 0, end, end
         self._count(durations[:count], ends[: count + 1])
@@ -86,10 +83,15 @@ class Leap:
 
     def _durations(self, grown: NDArray[np.float64]) -> NDArray[np.float64]:
         """What iterations cost after the memory in use grew by so much."""
-        ctx = self._kernel.ctx
+        import numpy as np
+
+        ctx, engine = self._kernel.ctx, self._engine
+        if not engine.words.memory:
+            return np.full(len(grown), engine.duration())
+        before = ctx.kv_decode
         words: dict[str, Any] = {name: getattr(ctx, name) for name in _WORDS}
-        words["kv_decode"] = ctx.kv_decode + grown
-        return Columns(words).values(self._engine.step.cost, len(grown))
+        words["kv_decode"] = before + grown
+        return Columns(words).values(engine.step.cost, len(grown))
 
     def _pool(self) -> PoolState | None:
         """The one pool that all jobs grow, where its growth is regular."""
@@ -97,67 +99,66 @@ class Leap:
         if pool is None or any(job.growing is not pool for job in self._growing):
             return None
         plain = not pool.evict_keys and pool.spec.spill is None and not pool.reserve_total and not pool.chains.used
-        whole = all(
-            (job.frame.alloc[job.frame_index] - job.frame.position[job.frame_index]) % 1 == 0
-            for job in self._growing
-            if job.frame is not None
-        )
-        return pool if plain and whole else None
+        if not plain or (pool.block or 1.0) % 1 or any(room % 1 for room in self._rooms()):
+            return None
+        return pool
 
-    def _dues(self) -> list[tuple[Job, int]]:
-        """For each job the iteration, counted from the next, for which it must grow first."""
-        found: list[tuple[Job, int]] = []
-        for job in self._growing:
-            if job.frame is not None:
-                room = job.frame.alloc[job.frame_index] - job.frame.position[job.frame_index]
-                found.append((job, max(int(room), 1)))
-        return found
+    def _rooms(self) -> list[float]:
+        """Units that each growing job has but does not use yet."""
+        frames = [(job.frame, job.frame_index) for job in self._growing]
+        return [frame.alloc[i] - frame.position[i] for frame, i in frames if frame is not None]
 
     def _growth(self, pool: PoolState | None, count: int) -> NDArray[np.float64]:
-        """Units taken at the start of each of the next iterations."""
+        """Units taken by the start of each of the next iterations: one block a job, every `block` of them."""
         import numpy as np
 
-        grown = np.zeros(count)
-        if pool is not None:
-            block = pool.block or 1.0
-            for _, due in self._dues():
-                grown[due - 1 :: int(block)] += block
-        return grown
+        if pool is None:
+            return np.zeros(count)
+        block = int(pool.block or 1)
+        rows = -(-count // block)
+        first = np.bincount(np.array(self._rooms(), dtype=int), minlength=rows * block + 1)[1 : rows * block + 1]
+        return np.asarray(block * np.cumsum(first.reshape(rows, block), axis=0).ravel()[:count], dtype=float)
 
     def _count(self, durations: NDArray[np.float64], ends: NDArray[np.float64]) -> None:
         """Iterations, batches and the gaps between tokens."""
-        engine, warmup, jobs = self._engine, self._kernel.program.warmup, len(self._jobs)
-        measured = durations[ends[:-1] >= warmup]
-        engine.iterations += len(durations)
-        engine.decode_batches += len(measured)
-        engine.decode_total += float(jobs * len(measured))
-        engine.decode_duration += total(measured.tolist())
-        for job in self._jobs:
-            engine.token(job, float(ends[0]))
-        later = ends[1:-1]
-        engine.gaps.add_many((later - ends[:-2])[later >= warmup], jobs)
+        figures, warmup, jobs = self._engine.figures, self._kernel.program.warmup, len(self._jobs)
+        late = int(ends[:-1].searchsorted(warmup))
+        measured = durations[late:]
+        figures.iterations += len(durations)
+        figures.decode_batches += len(measured)
+        figures.decode_total += float(jobs * len(measured))
+        figures.decode_duration += total(measured.tolist())
+        figures.decoded(self._jobs, float(ends[0]))
+        figures.gaps.add_many(durations[max(late - 1, 0) : -1], jobs)
 
     def _use(self, pool: PoolState, grown: NDArray[np.float64], starts: NDArray[np.float64]) -> None:
         """Take the units, evict for them, and note the pool's figures at every change."""
         import numpy as np
 
-        ctx, block = self._kernel.ctx, pool.block or 1.0
-        used = pool.used + np.cumsum(grown)
+        ctx, block, count = self._kernel.ctx, int(pool.block or 1), len(grown)
+        changes = np.flatnonzero(np.diff(grown, prepend=0.0))
+        if not len(changes):
+            return
+        used, times = pool.used + grown[changes], starts[changes]
+        pool.mean_used.set_many(used, times)
         over = np.maximum(used + pool.cached - pool.cap, 0.0)
         cached = pool.cached - block * np.ceil(over / block)
-        changes = np.flatnonzero(grown)
-        pool.mean_used.set_many(used[changes], starts[changes])
-        pool.mean_cached.set_many(cached[changes], starts[changes])
-        before = pool.used, pool.cached
+        if over[-1]:
+            pool.mean_cached.set_many(cached, times)
         if self._kernel.moving_gauges:
-            for at in changes.tolist():
-                ctx.now = float(starts[at])
-                pool.used, pool.cached = float(used[at]), float(cached[at])
-                self._kernel.record_gauges()
-        pool.used, pool.cached = before
-        for job, due in self._dues():
-            if job.frame is not None and due <= len(grown):
-                job.frame.alloc[job.frame_index] += block * ((len(grown) - due) // int(block) + 1)
+            self._record(pool, used.tolist(), cached.tolist(), times.tolist())
+        for job, room in zip(self._growing, self._rooms(), strict=True):
+            if job.frame is not None and room <= count:
+                job.frame.alloc[job.frame_index] += block * ((count - int(room)) // block + 1)
         ctx.now = float(starts[-1])
         pool.used = float(used[-1])
         pool.make_room()
+
+    def _record(self, pool: PoolState, used: list[float], cached: list[float], times: list[float]) -> None:
+        """The gauges at every change of the pool."""
+        before = pool.used, pool.cached
+        for at, time in enumerate(times):
+            self._kernel.ctx.now = time
+            pool.used, pool.cached = used[at], cached[at]
+            self._kernel.record_gauges()
+        pool.used, pool.cached = before
