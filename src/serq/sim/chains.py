@@ -220,5 +220,6 @@ class ChainTree:
     def of(segments: list[Segment], private_from: int | None) -> Chain:
         """The chain of evaluated segments; `private_from` is the first that belongs to the session."""
         at = len(segments) if private_from is None else private_from
+        shared = tuple(segment for segment in segments[:at] if segment[1] > 0)
         private = math.fsum(length for _, length in segments[at:]) if at < len(segments) else 0.0
-        return Chain(tuple(segments[:at]), private)
+        return Chain(shared, private)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from serq.sim.engine.stage import EngineStage
 from serq.sim.pools import PoolState
 from serq.sim.sessions import HoldFrame, PreemptedError, Session
 from serq.sim.stages import Job
@@ -117,14 +116,14 @@ class Growth:
         s.holds.remove(frame)
         for i, pool in enumerate(frame.pools):
             if not frame.released[i]:
-                kept = None if limit is None else pool.round_down(min(limit, frame.position[i], frame.alloc[i]))
+                kept = None if limit is None else pool.round_down(min(limit, frame.position[i]))
                 self._kernel.holds.give_back(frame, i, kept)
 
     def _detach(self, s: Session) -> None:
         """Take a session out of whatever it waits for."""
         job = s.job
         if job is not None:
-            if s.turn is not None and isinstance(job.stages[0], EngineStage):
+            if s.turn is not None and s.turn.made_by is job.stages[0]:
                 s.turn.resumed_on = job.stages[0]
             if job.growing is not None:
                 job.growing.growers = [grower for grower in job.growing.growers if grower.job is not job]

@@ -54,7 +54,7 @@ class Holds:
 
     def header(self, frame: HoldFrame) -> tuple[list[float], list[float]]:
         """Bindings, units and reserves, evaluated anew; whole blocks."""
-        amount, ctx = self._kernel.amount, self._kernel.ctx
+        ctx = self._kernel.ctx
         attrs, hold = frame.session.attrs, frame.hold
         ctx.session = frame.session
         if hold.cache is not None:
@@ -63,12 +63,16 @@ class Holds:
             attrs[slot] = binding(attrs)
         units, needs = [], []
         for pool, unit, reserve in zip(frame.pools, hold.units, hold.reserves, strict=True):
-            size = pool.round_up(amount(unit(attrs), f"hold {pool.name}"))
-            most = 0.0 if reserve is None else pool.round_up(amount(reserve(attrs), f"reserve of {pool.name}"))
+            size = self._units(unit(attrs), pool, "hold")
             units.append(size)
-            needs.append(max(size, most))
+            needs.append(size if reserve is None else max(size, self._units(reserve(attrs), pool, "reserve of")))
         ctx.chain = None
         return units, needs
+
+    def _units(self, amount: float, pool: PoolState, what: str) -> float:
+        if not amount >= 0:
+            self._kernel.amount(amount, f"{what} {pool.name}")
+        return pool.round_up(amount)
 
     def _chain(self, frame: HoldFrame) -> Chain:
         """The chain whose content the hold reads and leaves; without `prefix`, the session's own."""
@@ -131,11 +135,13 @@ class Holds:
         before = self._kernel.ctx.session
         units, needs = self.header(frame)
         readings = self._readings(frame, units)
-        for i, (pool, need) in enumerate(zip(frame.pools, needs, strict=True)):
-            twice = total(n for other, n in zip(frame.pools[:i], needs[:i], strict=True) if other is pool)
-            reading = readings[i]
-            in_use = 0.0 if reading is None else reading.in_use
-            if not pool.fits(need + twice - in_use):
+        for i, (pool, asked) in enumerate(zip(frame.pools, needs, strict=True)):
+            reading, need = readings[i], asked
+            if not frame.distinct:
+                need += total(n for other, n in zip(frame.pools[:i], needs[:i], strict=True) if other is pool)
+            if reading is not None:
+                need -= reading.in_use
+            if not pool.fits(need):
                 self._kernel.ctx.session = before
                 return False
         frame.readings = readings

@@ -169,7 +169,8 @@ class Kernel:
 
     def serve_pools(self) -> None:
         for pool in self.pools:
-            pool.serve()
+            if pool.growers or (pool.serves_itself and (pool.front or pool.waiting)):
+                pool.serve()
 
     def _settle(self) -> None:
         while True:
@@ -196,7 +197,7 @@ class Kernel:
         for engine in self.engines:
             if self.heap and self.heap[0][0] == self.ctx.now:
                 return changed
-            if engine.has_work and engine.form():
+            if engine.running is None and engine.has_work and engine.form():
                 changed = True
                 self._settle()
         return changed
@@ -216,6 +217,8 @@ class Kernel:
         self.record_gauges()
 
     def record_gauges(self) -> None:
+        if not self.gauges:
+            return
         for series, value in zip(self.gauges, self._gauge_functions, strict=True):
             series.record(self.ctx.now, value(self.no_attrs))
 

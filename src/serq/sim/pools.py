@@ -92,6 +92,7 @@ class PoolState:
 
     def compile(self) -> None:
         """Compile the keys once every pool and stage exists."""
+        self.serves_itself = self.spec.admit_via is None and self.spec.queue_every is None
         keys = self.kernel.expressions.keys
         self.queue_keys = keys(self.spec.queue)
         self.evict_keys = keys(self.spec.evict)
@@ -125,7 +126,7 @@ class PoolState:
 
     def round_up(self, units: float) -> float:
         block = self.block
-        if block is None or not math.isfinite(units):
+        if block is None or units - units != 0.0:  # infinite or undefined
             return units
         return block * math.ceil(units / block)
 
@@ -221,7 +222,7 @@ class PoolState:
         """Waiting growers, then the queue, as far as they fit."""
         if self.growers:
             self._serve_growers()
-        if self.admit_via is not None or self.spec.queue_every is not None:
+        if not self.serves_itself:
             return
         while (frame := self.head()) is not None and self.kernel.holds.try_admit(frame):
             pass

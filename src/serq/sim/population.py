@@ -106,7 +106,7 @@ class Population:
     def _end_session(self, s: Session) -> None:
         if s.legs:
             raise RunError("run-cycle", f"session {s.serial} ends while {s.legs} of its legs run")
-        if s.turn is not None and s.turn.decoded:
+        if s.turn is not None and (s.turn.decoded or s.turn.resumed_on is not None):
             self.first_token(s.turn)
         for lease in list(s.leases):
             self._kernel.leases.end(lease)

@@ -58,7 +58,10 @@ class TurnEndError(Exception):
 
 @dataclass(slots=True)
 class TurnRecord:
-    """What the client sees of one turn."""
+    """What the client sees of one turn.
+
+    `made_by` is the engine of its first token, `resumed_on` the same after a preemption there, until it has recovered.
+    """
 
     session: int
     number: int
@@ -66,6 +69,7 @@ class TurnRecord:
     first: float | None = None
     tokens: int = 0
     decoded: bool = False
+    made_by: Any = None
     resumed_on: Any = None
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from serq.sim.engine.stage import EngineStage
     from serq.sim.kernel import Kernel
     from serq.sim.pools import PoolState
+    from serq.sim.sessions import HoldFrame
     from serq.sim.stages import Job
 
 __all__ = ["DecodeRuns"]
@@ -185,36 +186,32 @@ class _Ahead:
 
         None, and nothing is taken, where they do not all fit.
         """
-        wanted: dict[int, tuple[PoolState, list[tuple[Job, float]]]] = {}
+        wanted: list[tuple[HoldFrame, int, float]] = []
+        needs: dict[PoolState, float] = {}
         for job in self._due[step]:
-            frame, pool = job.frame, job.growing
+            frame, pool, i = job.frame, job.growing, job.frame_index
             if frame is None or pool is None or pool.reserve_total or pool.spec.spill is not None:
                 return None
-            units = pool.round_up(frame.position[job.frame_index] + step + 1) - frame.alloc[job.frame_index]
-            wanted.setdefault(pool.position, (pool, []))[1].append((job, max(units, 0.0)))
-        for pool, jobs in wanted.values():
-            units = sum([units for _, units in jobs])
+            units = max(pool.round_up(frame.position[i] + step + 1) - frame.alloc[i], 0.0)
+            wanted.append((frame, i, units))
+            needs[pool] = needs.get(pool, 0.0) + units
+        for pool, units in needs.items():
             if pool.used + units + (0.0 if self._evict else pool.cached) > pool.cap:
                 return None
-        del self._due[step]
         self._kernel.ctx.now = now
-        grown = [self._take(pool, jobs, step) for pool, jobs in wanted.values()]
+        due = self._due
+        for job, (frame, i, units) in zip(due.pop(step), wanted, strict=True):
+            frame.alloc[i] += units
+            due.setdefault(max(int(frame.alloc[i] - frame.position[i]), step + 1), []).append(job)
+        for pool, units in needs.items():
+            pool.used += units
+            pool.make_room()
+            pool.mean_used.set(pool.used, now)
+            pool.mean_cached.set(pool.cached, now)
         if self._kernel.gauges:
             self._kernel.record_gauges()
-        return sum(grown)
-
-    def _take(self, pool: PoolState, jobs: list[tuple[Job, float]], step: int) -> float:
-        """Let jobs grow in one pool; the units by which the engine's memory in use grew."""
-        for job, units in jobs:
-            frame, i = job.frame, job.frame_index
-            if frame is not None:
-                frame.alloc[i] += units
-                pool.used += units
-                room = frame.alloc[i] - frame.position[i]
-                self._due.setdefault(max(int(room), step + 1), []).append(job)
-        pool.make_room()
-        pool.changed()
-        return sum([units for _, units in jobs]) if pool is self._engine.memory else 0.0
+        memory = self._engine.memory
+        return 0.0 if memory is None else needs.get(memory, 0.0)
 
     def _advance(self, ends: int, last: float) -> None:
         engine = self._engine

@@ -79,7 +79,7 @@ class EngineFigures:
             if turn is not None:
                 turn.decoded = True
                 if turn.first is None:
-                    turn.first = now
+                    turn.first, turn.made_by = now, self._engine
                     turn.tokens = max(turn.tokens, 1)
                 else:
                     turn.tokens += 1
@@ -102,7 +102,7 @@ class EngineFigures:
         if turn is None:
             return
         if turn.first is None or anew:
-            turn.first = now
+            turn.first, turn.made_by = now, self._engine
             turn.tokens = max(turn.tokens, 1)
         else:
             turn.tokens += 1

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LEAST", "Leap", "leapable"]
 
-LEAST: Final = 24
+LEAST: Final = 80
 """Fewer iterations than this are not worth the arrays."""
 _MOST: Final = 4096
 _WORDS: Final = frozenset({"tokens", "prefilled", "decoders", "residents", "kv_decode", "kv_prefill", "attention"})

@@ -176,6 +176,13 @@ class EngineStage(StageState):
         for job in self._in_turn(keys):
             if self.left <= 0:
                 return
+            if job.mode == "decode" and only is None and not job.gone and not job.growing_waits:
+                frame = job.frame
+                if frame is None or frame.position[job.frame_index] + 1.0 <= frame.alloc[job.frame_index]:
+                    job.granted = 1.0
+                    self.grants.append(job)
+                    self.left -= 1.0
+                    continue
             if job.gone or job.granted or not self._selected(job, only):
                 continue
             if not self.grant(job):
@@ -331,12 +338,12 @@ class EngineStage(StageState):
         batch, self.running = self.running or [], None
         decoding: list[Job] = []
         for job in batch:
-            n = job.granted
+            n, frame = job.granted, job.frame
             job.granted = 0.0
             job.remaining -= n
             self.served += n
-            if job.frame is not None:
-                job.frame.position[job.frame_index] += n
+            if frame is not None:
+                frame.position[job.frame_index] += n
             if job.mode == "decode":
                 decoding.append(job)
             elif job.remaining <= 0:
