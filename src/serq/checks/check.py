@@ -23,7 +23,7 @@ def check(program: ir.Program, build: Build) -> None:
     build.guard(lambda: _stale(program, build, starts))
     build.guard(lambda: _hidden(program, build))
     if not build.seed:
-        build.guard(lambda: check_whole(program, starts, build.whole_amounts()))
+        build.guard(lambda: check_whole(program, starts, build.whole_amounts(), build.place))
         build.guard(lambda: _assigned(program, build))
     build.guard(lambda: check_progress(program, starts, build.place))
     build.stop()

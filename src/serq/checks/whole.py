@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from serq import ir
 from serq.checks.walk import assignments, reachable
-from serq.errors import fail
+from serq.errors import Place, fail
 from serq.lowering.build import Amount
+from serq.lowering.fold import reads
 
 __all__ = ["check_whole", "is_whole"]
 
@@ -56,10 +57,29 @@ def _fractional(program: ir.Program, starts: Iterable[int]) -> frozenset[int]:
         found = more
 
 
-def check_whole(program: ir.Program, starts: Iterable[int], amounts: Iterable[Amount]) -> None:
-    """Raises `whole` for the first amount that may be fractional."""
+def check_whole(
+    program: ir.Program, starts: Iterable[int], amounts: Iterable[Amount], place: Callable[[ir.Stmt], Place | None]
+) -> None:
+    """Raises `whole` for the first amount that may be fractional, where the fraction comes from."""
+    starts = tuple(starts)
     fractional = _fractional(program, starts)
     for amount in amounts:
         if not is_whole(amount.expr, fractional):
+            origin = _origin(program, starts, amount.expr, fractional)
+            at = amount.at if origin is None else place(origin) or amount.at
             hint = "round it: write 'floor(…)' or 'ceil(…)'"
-            raise fail("whole", f"{amount.what} may be fractional", amount.at, hint=hint)
+            raise fail("whole", f"{amount.what} may be fractional", at, hint=hint)
+
+
+def _origin(program: ir.Program, starts: Iterable[int], expr: ir.Expr, fractional: frozenset[int]) -> ir.Stmt | None:
+    """The statement that makes an attribute of the expression fractional, if the fraction is not in itself."""
+    statements = [stmt for start in starts for stmt in reachable(program, start) if isinstance(stmt, ir.Set)]
+    found: ir.Stmt | None = None
+    seen: frozenset[int] = frozenset()
+    while is_whole(expr, frozenset()):
+        slots = sorted((reads(expr) & fractional) - seen)
+        step = next((stmt for stmt in statements if stmt.slot in slots and not is_whole(stmt.value, fractional)), None)
+        if step is None:
+            return found
+        found, expr, seen = step, step.value, seen | {step.slot}
+    return found

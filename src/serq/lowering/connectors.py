@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from serq import ir
 from serq.errors import Place, fail
-from serq.lowering.build import Engine, Queue, Resource, Scope
+from serq.lowering.build import Amount, Engine, Queue, Resource, Scope
 from serq.lowering.expressions import lower_number
 from serq.lowering.fold import binary, call
 from serq.syntax import tree
 
-__all__ = ["Connector", "copy_run", "find_connector", "leased_pool", "loading", "saving"]
+__all__ = ["Connector", "check_flow_stage", "copy_run", "find_connector", "leased_pool", "loading", "saving"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,9 @@ class Connector:
         """How many tokens are loaded, read in a scope that knows the request's hit."""
         if self.decl.load is None:
             return ir.Num(0.0)
-        return lower_number(self.decl.load, scope, "the amount loaded")
+        amount = lower_number(self.decl.load, scope, "the amount loaded")
+        scope.build.amounts.append(Amount(amount, f"what the connector of {self.engine.name!r} loads", self.engine.at))
+        return amount
 
 
 def find_connector(engine: Engine, scope: Scope, at: Place) -> Connector | None:
@@ -68,11 +70,18 @@ def loading(
         arrive.append(ir.Load(memory, advance))
     arrive.append(ir.Set(done.slot, ir.Ctx("now")))
     nothing = build.block([ir.Set(done.slot, ir.Num(0.0))])
-    steps: list[ir.Stmt] = [ir.Branch(binary(">", loaded, ir.Num(0.0)), build.block(arrive), nothing)]
+    steps: list[ir.Stmt] = [ir.Branch(binary("!=", loaded, ir.Num(0.0)), build.block(arrive), nothing)]
     if connector.copy and scope.source is not None:
         _, pool, index = scope.source
         steps.append(ir.Release(pool.ref(index)))
     return steps
+
+
+def check_flow_stage(stage: Resource, at: Place) -> None:
+    """A flow moves over stages whose capacity is known."""
+    if not stage.constant_rate:
+        message = f"a flow needs 'ps' stages of a constant capacity above 0; {stage.name!r} is none"
+        raise fail("structure", message, at)
 
 
 def copy_run(copy: tree.TransferDecl, amount: ir.Expr, scope: Scope) -> ir.Stmt:
@@ -88,7 +97,9 @@ def copy_run(copy: tree.TransferDecl, amount: ir.Expr, scope: Scope) -> ir.Stmt:
     latency = None if copy.latency is None else lower_number(copy.latency, scope.but(names={}), "a latency")
     if isinstance(latency, ir.Num) and not latency.value >= 0:
         raise fail("structure", "the latency of a copy is not negative", copy.at, code="E-copy-latency")
-    source.ran = reader.nic.ran = True
+    for nic in (source, reader.nic):
+        check_flow_stage(nic, copy.at)
+        nic.ran = True
     target = reader.nic.ref(scope.member if reader.nic.family else None)
     build.share = build.share or copy.share
     return ir.Run((source.ref(scope.source[2]), target), amount, share=copy.share, latency=latency)

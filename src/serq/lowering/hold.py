@@ -82,12 +82,15 @@ def _part(part: tree.HoldPart, pool: Resource, ref: ir.Ref, header: Scope) -> ir
 
 
 def _units(expr: tree.Expression, pool: Resource, at: Place, header: Scope) -> ir.Expr:
+    from serq.lowering.statements import whole_amount
+
     if any(isinstance(one, tree.Draw) for one in expression_names(expr)):
         hint = "draw before, into an attribute: 'set x = ~…;'"
         raise fail("draw", f"the amount of {pool.name!r} may not draw: it is read at every attempt", at, hint=hint)
     value = lower(expr, header)
     spend(value, (pool,), header, at)
     check_units(value.expr, pool, at, header)
+    whole_amount(value.expr, pool, at, header)
     return value.expr
 
 
@@ -96,7 +99,6 @@ def check_units(expr: ir.Expr, pool: Resource, at: Place, header: Scope, *, must
 
     A request that takes more than there is waits for ever (`must_fit` off); a hold that asks for it is refused.
     """
-    from serq.lowering.statements import whole_amount
 
     if isinstance(expr, ir.Num):
         units = expr.value
@@ -107,7 +109,6 @@ def check_units(expr: ir.Expr, pool: Resource, at: Place, header: Scope, *, must
         if must_fit and units > pool.cap:
             message = f"{units:g} units of {pool.name!r} never fit: its cap is {pool.cap:g}"
             raise fail("value", message, at)
-    whole_amount(expr, pool, at, header)
     header.build.headers.append((expr, f"the amount of {pool.name!r}", at))
     header.build.decisions.append((expr, f"the amount of {pool.name!r}", at))
 

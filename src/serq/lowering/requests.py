@@ -206,12 +206,13 @@ def _decide(expr: ir.Expr, what: str, request: _Request) -> None:
 def _part(part: tree.HoldPart, pool: Resource, ref: ir.Ref, header: Scope, engine: Engine) -> ir.HoldPool:
     def units(expr: tree.Expression) -> ir.Expr:
         value = lower_number(expr, header, "an amount of 'taking'")
-        what = f"the amount of {pool.name!r} that {engine.name!r} takes"
-        header.build.amounts.append(Amount(value, what, engine.at, pool))
         check_units(value, pool, part.pool.at, header, must_fit=False)
         return value
 
-    return ir.HoldPool(ref, units(part.units), None if part.reserve is None else units(part.reserve))
+    taken = units(part.units)
+    what = f"the amount of {pool.name!r} that {engine.name!r} takes"
+    header.build.amounts.append(Amount(taken, what, engine.at, pool))
+    return ir.HoldPool(ref, taken, None if part.reserve is None else units(part.reserve))
 
 
 def _cache(written: tree.Expression, request: _Request, header: Scope) -> ir.Expr:
@@ -245,7 +246,8 @@ def _work(request: _Request, connector: Connector | None, *, cached: bool) -> li
         loaded = request.attr("loaded")
         load = connector.load(_after(request))
         steps += [ir.Set(loaded.slot, load), request.observe("loaded", loaded)]
-        left = call("max", ir.Num(1.0), binary("-", left, loaded))
+        rest = call("max", ir.Num(1.0), binary("-", left, loaded))
+        left = conditional(binary("==", request.known, ir.Num(0.0)), ir.Num(0.0), rest)
     steps += [
         ir.Set(request.prefill.slot, left),
         request.observe("reused", request.reused),

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from serq import ir
 from serq.errors import Place, fail
-from serq.lowering.build import Resource, Scope
-from serq.lowering.connectors import copy_run
+from serq.lowering.build import Amount, Resource, Scope
+from serq.lowering.connectors import check_flow_stage, copy_run
 from serq.lowering.costs import number, spend
 from serq.lowering.expressions import lower, lower_number
 from serq.lowering.refs import find_resource, resolve
@@ -31,6 +31,8 @@ def lower_run(statement: tree.RunStatement, scope: Scope) -> Sequence[ir.Stmt]:
     else:
         spend(value, resources, scope, at)
     _check_amount(value.expr, resources[0], at)
+    if resources[0].engine is not None and not scope.build.seed:
+        scope.build.amounts.append(Amount(value.expr, f"what a run on {resources[0].name!r} computes", at))
     growing = None
     if statement.growing is not None:
         pool, growing = resolve(statement.growing, scope, "pool")
@@ -118,9 +120,7 @@ def _share(written: str | None, placed: _Placed, scope: Scope, at: Place) -> str
     if not build.seed and "std/share" not in build.uses:
         raise fail("structure", "'share' needs 'use \"std/share\";'", at)
     for resource, _ in placed:
-        if not resource.constant_rate:
-            message = f"a flow needs 'ps' stages of a constant capacity above 0; {resource.name!r} is none"
-            raise fail("structure", message, at)
+        check_flow_stage(resource, at)
     build.share = build.share or share
     return share
 
@@ -157,4 +157,7 @@ def copy_content(source: tree.Path, target: tree.Path, load: tree.Expression, sc
     origin, origin_ref = resolve(source, scope, "pool")
     if not any(origin.name in frame.pools for frame in scope.holds):
         scope.build.releases.append((origin, source.at))
-    return (ir.Load(ref, lower_number(load, scope, "the amount loaded")), ir.Release(origin_ref))
+    loaded = lower_number(load, scope, "the amount loaded")
+    if not scope.build.seed:
+        scope.build.amounts.append(Amount(loaded, f"what is loaded into {pool.name!r}", load.at))
+    return (ir.Load(ref, loaded), ir.Release(origin_ref))

@@ -35,7 +35,7 @@ class Growth:
         kind = pool.spec.preempt.kind
         while not pool.take_growth(frame, i, amount):
             if kind == "by":
-                victim = self._victim(pool)
+                victim = self._victim(pool, frame)
                 if victim is None:
                     return "wait"
                 self.preempt(victim, pool)
@@ -47,12 +47,12 @@ class Growth:
                 return "wait"
         return "done"
 
-    def _victim(self, pool: PoolState) -> HoldFrame | None:
-        """The hold to preempt: least keys, ties to the latest admitted."""
+    def _victim(self, pool: PoolState, grower: HoldFrame) -> HoldFrame | None:
+        """The hold to preempt: least keys, ties to the latest admitted; of those with units, and the grower."""
         candidates: list[tuple[tuple[float, ...], HoldFrame]] = []
         for s, job in self._candidates(pool):
             found = s.innermost(pool)
-            if found is None or found[0].alloc[found[1]] <= 0:
+            if found is None or (found[0].alloc[found[1]] <= 0 and found[0] is not grower):
                 continue
             ctx = self._kernel.ctx
             ctx.session = s

@@ -69,6 +69,18 @@ class Holds:
         ctx.chain = None
         return units, needs
 
+    def asked(self, frame: HoldFrame, pool: PoolState) -> float:
+        """The most that the hold would ask of a pool now, not rounded to blocks."""
+        self.header(frame)
+        attrs, hold = frame.session.attrs, frame.hold
+        functions = [
+            function
+            for held, unit, reserve in zip(frame.pools, hold.units, hold.reserves, strict=True)
+            for function in (unit, reserve)
+            if held is pool and function is not None
+        ]
+        return max((function(attrs) for function in functions), default=0.0)
+
     def _units(self, amount: float, pool: PoolState, what: str) -> float:
         if not amount >= 0:
             self._kernel.amount(amount, f"{what} {pool.name}")
@@ -95,7 +107,10 @@ class Holds:
 
     def _limit(self, frame: HoldFrame) -> float:
         reuse, attrs = frame.hold.reuse, frame.session.attrs
-        return math.inf if reuse is None else self._kernel.amount(reuse(attrs), "reuse")
+        if reuse is None:
+            return math.inf
+        limit = reuse(attrs)
+        return limit if limit > 0 else 0.0
 
     def rejects(self, frame: HoldFrame) -> bool:
         """Whether a demand that depends on attributes alone exceeds a capacity; counts the rejection."""

@@ -341,9 +341,8 @@ class Kernel:
         for queue in self.pools:
             frame = queue.head()
             if frame is not None and pool in frame.pools:
-                _, needs = self.holds.header(frame)
-                need = max(n for held, n in zip(frame.pools, needs, strict=True) if held is pool)
-                if need > pool.cap:
+                need = self.holds.asked(frame, pool)
+                if pool.round_up(need) > pool.cap:
                     return queue.name, need
         return None
 
