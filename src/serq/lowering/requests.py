@@ -259,19 +259,17 @@ def _work(request: _Request, connector: Connector | None, *, cached: bool) -> li
     work: ir.Expr = call("max", ir.Num(0.0), request.prefill) if cached else request.prefill
     first = build.block([ir.Set(request.attr("first").slot, ir.Ctx("now")), ir.Set(request.begun.slot, ir.Num(1.0))])
     decodes = _decodes(request)
-    steps += [
+    prefill: list[ir.Stmt] = [
         ir.Run((stage,), work, "prefill", memory),
-        ir.Branch(_first_token(request), first, build.block([])),
+        ir.Branch(binary("==", request.begun, ir.Num(0.0)), first, build.block([])),
+    ]
+    steps += [
+        ir.Branch(binary(">", request.known, ir.Num(0.0)), build.block(prefill), build.block([])),
         ir.Run((stage,), decodes, "decode", memory),
     ]
     if connector is not None:
         steps += saving(connector, _after(request), request.attr("saved"))
     return [*steps, ir.Set(request.finished.slot, ir.Num(1.0))]
-
-
-def _first_token(request: _Request) -> ir.Expr:
-    """Whether the end of the prefill makes the request's first token; without input its first decode does."""
-    return binary("&&", binary("==", request.begun, ir.Num(0.0)), binary(">", request.input, ir.Num(0.0)))
 
 
 def _decodes(request: _Request) -> ir.Expr:

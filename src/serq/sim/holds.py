@@ -252,9 +252,6 @@ class Holds:
         less = min(pool.round_down(amount), max(frame.alloc[i] - floor, 0.0))
         frame.alloc[i] -= less
         pool.used -= less
-        cut = min(frame.reserved[i], less)
-        frame.reserved[i] -= cut
-        pool.reserve_total -= cut
         pool.changed()
         self._kernel.serve_pools()
 

@@ -275,8 +275,7 @@ class Kernel:
         self.ctx.now = horizon
         self._check_cycles()
         for s in self.population.present.values():
-            if s.turn is not None:
-                self.population.first_token(s.turn)
+            self.population.unended(s.turn)
         return horizon
 
     def _check_cycles(self) -> None:

@@ -106,8 +106,7 @@ class Population:
     def _end_session(self, s: Session) -> None:
         if s.legs:
             raise RunError("run-cycle", f"session {s.serial} ends while {s.legs} of its legs run")
-        if s.turn is not None and (s.turn.decoded or s.turn.resumed_on is not None):
-            self.first_token(s.turn)
+        self.unended(s.turn)
         for lease in list(s.leases):
             self._kernel.leases.end(lease)
         self.count -= 1
@@ -181,6 +180,11 @@ class Population:
         """Note the time to a turn's first token, whether or not the turn came to its end."""
         if turn.first is not None and turn.first >= self._kernel.program.warmup:
             self.client["ttft"].add(turn.first - turn.submitted, turn.first, turn.session, turn.number)
+
+    def unended(self, turn: TurnRecord | None) -> None:
+        """Note the first token of a turn that does not come to its end, once a decode has begun and so settled it."""
+        if turn is not None and turn.settled:
+            self.first_token(turn)
 
     def resume(self, s: Session) -> None:
         """Let a session run until it waits or ends."""

@@ -60,7 +60,8 @@ class TurnEndError(Exception):
 class TurnRecord:
     """What the client sees of one turn.
 
-    `made_by` is the engine of its first token, `resumed_on` the same after a preemption there, until it has recovered.
+    `settled` once a decode has begun, `decoded` once it made a token.  `made_by` is the engine of the first token,
+    `resumed_on` the same after a preemption there, until the turn has recovered.
     """
 
     session: int
@@ -68,6 +69,7 @@ class TurnRecord:
     submitted: float
     first: float | None = None
     tokens: int = 0
+    settled: bool = False
     decoded: bool = False
     made_by: Any = None
     resumed_on: Any = None

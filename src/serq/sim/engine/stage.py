@@ -91,6 +91,8 @@ class EngineStage(StageState):
                 job.alone = job.frame
         if job.mode != "decode":
             self.prefilling += 1
+        elif job.session is not None and job.session.turn is not None:
+            job.session.turn.settled = True
         insort(self.jobs, job, key=_service_order)
         self.changed()
 
