@@ -26,6 +26,7 @@ Segment = tuple[float, float]
 class Entry:
     """Cached content: a session's prefix, or a segment of a chain.
 
+    `order` tells when it was released, `place` where it stands among the entries, which decides the order of draws.
     `owner` can read it while it is live; a dead entry only waits to be evicted.  `below` counts the entries beneath it
     in the tree, `pins` what each reader reads of it.
     """
@@ -34,6 +35,7 @@ class Entry:
     size: float
     released_at: float
     order: int
+    place: int = 0
     live: bool = True
     parent: Entry | None = None
     segment: Segment | None = None

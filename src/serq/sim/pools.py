@@ -59,6 +59,8 @@ class PoolState:
         self.reserve_total = 0.0
         self.entries: dict[int, Entry] = {}
         self.prefixes: dict[int, Entry] = {}
+        self._places: list[Entry | None] = []
+        self._free_places: list[int] = []
         self.chains = ChainTree(self)
         self.front: list[HoldFrame] = []
         self.waiting: list[HoldFrame] = []
@@ -287,17 +289,20 @@ class PoolState:
             self._spill(entry, size)
 
     def _victim_entry(self) -> Entry | None:
-        """The entry to evict; a segment that is read, or has others below it, stays."""
+        """The entry to evict; a segment that is read, or has others below it, stays.
+
+        Keys are evaluated entry by entry in the order of their places: a new entry takes the place left last.
+        """
         if not self.evict_keys:
             return next((entry for entry in self.entries.values() if not entry.below and not entry.pins), None)
         kernel, ctx = self.kernel, self.kernel.ctx
         rng, ctx.rng = ctx.rng, kernel.eviction_rng
         best: tuple[tuple[float, ...], Entry] | None = None
-        for entry in self.entries.values():
-            if entry.below or entry.pins:
+        for entry in self._places:
+            if entry is None or entry.below or entry.pins:
                 continue
             self._entry_context(entry)
-            key = tuple([key(entry.owner.attrs) for key in self.evict_keys])
+            key = (*[key(entry.owner.attrs) for key in self.evict_keys], entry.order)
             if best is None or key < best[0]:
                 best = (key, entry)
         ctx.rng = rng
@@ -311,7 +316,9 @@ class PoolState:
         ctx.waiting = 1.0 if entry.live and self.kernel.holds.waits_in_queue(entry.owner) else 0.0
 
     def remove_entry(self, entry: Entry) -> None:
-        self.entries.pop(entry.order, None)
+        if self.entries.pop(entry.order, None) is not None:
+            self._places[entry.place] = None
+            self._free_places.append(entry.place)
         self.chains.detach(entry)
         if self.prefixes.get(entry.owner.serial) is entry:
             del self.prefixes[entry.owner.serial]
@@ -331,6 +338,12 @@ class PoolState:
         if parent is not None:
             parent.below += 1
         self.entries[entry.order] = entry
+        if self._free_places:
+            entry.place = self._free_places.pop()
+            self._places[entry.place] = entry
+        else:
+            entry.place = len(self._places)
+            self._places.append(entry)
         self.cached += size
         return entry
 
