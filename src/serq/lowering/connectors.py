@@ -69,12 +69,11 @@ def loading(
     if memory is not None:
         arrive.append(ir.Load(memory, advance))
     arrive.append(ir.Set(done.slot, ir.Ctx("now")))
-    nothing = build.block([ir.Set(done.slot, ir.Num(0.0))])
-    steps: list[ir.Stmt] = [ir.Branch(binary("!=", loaded, ir.Num(0.0)), build.block(arrive), nothing)]
     if connector.copy and scope.source is not None:
         _, pool, index = scope.source
-        steps.append(ir.Release(pool.ref(index)))
-    return steps
+        arrive.append(ir.Release(pool.ref(index)))
+    nothing = build.block([ir.Set(done.slot, ir.Num(0.0))])
+    return [ir.Branch(binary("!=", loaded, ir.Num(0.0)), build.block(arrive), nothing)]
 
 
 def check_flow_stage(stage: Resource, at: Place) -> None:

@@ -54,20 +54,24 @@ class Holds:
 
     def header(self, frame: HoldFrame) -> tuple[list[float], list[float]]:
         """Bindings, units and reserves, evaluated anew; whole blocks."""
-        ctx = self._kernel.ctx
         attrs, hold = frame.session.attrs, frame.hold
-        ctx.session = frame.session
-        if hold.cache is not None:
-            ctx.chain = self._chain(frame)
-        for slot, binding in hold.bindings:
-            attrs[slot] = binding(attrs)
+        self._bind(frame)
         units, needs = [], []
         for pool, unit, reserve in zip(frame.pools, hold.units, hold.reserves, strict=True):
             size = self._units(unit(attrs), pool, "hold")
             units.append(size)
             needs.append(size if reserve is None else max(size, self._units(reserve(attrs), pool, "reserve of")))
-        ctx.chain = None
+        self._kernel.ctx.chain = None
         return units, needs
+
+    def _bind(self, frame: HoldFrame) -> None:
+        """Evaluate the bindings, in the context in which the amounts are read."""
+        ctx, attrs = self._kernel.ctx, frame.session.attrs
+        ctx.session = frame.session
+        if frame.hold.cache is not None:
+            ctx.chain = self._chain(frame)
+        for slot, binding in frame.hold.bindings:
+            attrs[slot] = binding(attrs)
 
     def asked(self, frame: HoldFrame, pool: PoolState) -> float:
         """The most that the hold would ask of a pool now, not rounded to blocks."""
@@ -116,14 +120,13 @@ class Holds:
         """Whether a demand that depends on attributes alone exceeds a capacity; counts the rejection."""
         if not any(units or reserve for units, reserve in frame.hold.fixed):
             return False
-        units, _ = self.header(frame)
-        attrs = frame.session.attrs
-        for i, pool in enumerate(frame.pools):
-            fixed_units, fixed_reserve = frame.hold.fixed[i]
-            reserve = frame.hold.reserves[i]
-            asked = units[i] if fixed_units else 0.0
-            if fixed_reserve and reserve is not None:
-                asked = max(asked, pool.round_up(reserve(attrs)))
+        hold, attrs = frame.hold, frame.session.attrs
+        self._bind(frame)
+        self._kernel.ctx.chain = None
+        for pool, unit, reserve, fixed in zip(frame.pools, hold.units, hold.reserves, hold.fixed, strict=True):
+            asked = self._units(unit(attrs), pool, "hold") if fixed[0] else 0.0
+            if fixed[1] and reserve is not None:
+                asked = max(asked, self._units(reserve(attrs), pool, "reserve of"))
             if asked > pool.cap:
                 pool.rejected += 1
                 return True

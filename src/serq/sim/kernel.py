@@ -140,9 +140,12 @@ class Kernel:
         self._sequence += 1
         return self._sequence
 
-    def schedule_tick(self, pool: PoolState, period: float) -> None:
-        """The next multiple of the period strictly later than now."""
-        at = (math.floor(self.ctx.now / period) + 1) * period
+    def schedule_tick(self, pool: PoolState, period: float, *, later: bool = True) -> None:
+        """A tick at the next multiple of the period, later than now, or now if it has not ticked yet."""
+        now = self.ctx.now
+        at = math.floor(now / period) * period
+        if later or at < now or pool.ticked_at == now:
+            at = (math.floor(now / period) + 1) * period
         if pool.tick_at != at:
             pool.tick_at = at
             heapq.heappush(self.heap, (at, _TICK, pool.position, self._tick, pool))
@@ -181,7 +184,7 @@ class Kernel:
                 return
 
     def _tick(self, pool: PoolState) -> None:
-        pool.tick_at = -1.0
+        pool.tick_at, pool.ticked_at = -1.0, self.ctx.now
         if pool.spec.queue_every is not None:
             for frame in pool.in_turn():
                 if frame.session.waiting_in is frame and self.holds.try_admit(frame):

@@ -62,7 +62,7 @@ class Leases:
         lease.reading, lease.suspended = None, True
         pool.suspended.append(lease)
         pool.changed()
-        self._kernel.schedule_tick(pool, period)
+        self._kernel.schedule_tick(pool, period, later=False)
 
     def _least(self, pool: PoolState) -> Lease:
         return min(pool.leases, key=lambda lease: self._key(lease, pool.victim_keys))

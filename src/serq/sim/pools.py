@@ -61,6 +61,7 @@ class PoolState:
         self.prefixes: dict[int, Entry] = {}
         self._places: list[Entry | None] = []
         self._free_places: list[int] = []
+        self._own_places: dict[int, int] = {}
         self.chains = ChainTree(self)
         self.front: list[HoldFrame] = []
         self.waiting: list[HoldFrame] = []
@@ -70,7 +71,7 @@ class PoolState:
         self.holding: dict[int, list[Any]] = {}
         self.engine: Any = None
         self.admit_via: Any = None
-        self.tick_at = -1.0
+        self.tick_at = self.ticked_at = -1.0
         self._reset_statistics()
         self.queue_keys: tuple[Function, ...] = ()
         self.evict_keys: tuple[Function, ...] = ()
@@ -291,7 +292,8 @@ class PoolState:
     def _victim_entry(self) -> Entry | None:
         """The entry to evict; a segment that is read, or has others below it, stays.
 
-        Keys are evaluated entry by entry in the order of their places: a new entry takes the place left last.
+        Keys are evaluated entry by entry in the order of their places: a new entry takes the place its session's prefix
+        had before it was consumed, or the place that was left last.
         """
         if not self.evict_keys:
             return next((entry for entry in self.entries.values() if not entry.below and not entry.pins), None)
@@ -315,10 +317,14 @@ class PoolState:
         ctx.age = ctx.now - entry.released_at
         ctx.waiting = 1.0 if entry.live and self.kernel.holds.waits_in_queue(entry.owner) else 0.0
 
-    def remove_entry(self, entry: Entry) -> None:
+    def remove_entry(self, entry: Entry, *, in_use: bool = False) -> None:
+        """Take an entry out; a prefix that its session consumes whole leaves its place to the next one."""
         if self.entries.pop(entry.order, None) is not None:
             self._places[entry.place] = None
-            self._free_places.append(entry.place)
+            if in_use:
+                self._own_places[entry.owner.serial] = entry.place
+            else:
+                self._free_places.append(entry.place)
         self.chains.detach(entry)
         if self.prefixes.get(entry.owner.serial) is entry:
             del self.prefixes[entry.owner.serial]
@@ -331,6 +337,8 @@ class PoolState:
             self.drop(owner)
             if size > 0:
                 self.insert(owner, size)
+            elif owner.serial in self._own_places:
+                self._free_places.append(self._own_places.pop(owner.serial))
         self.make_room()
 
     def new_entry(self, owner: Session, size: float, parent: Entry | None = None) -> Entry:
@@ -338,8 +346,9 @@ class PoolState:
         if parent is not None:
             parent.below += 1
         self.entries[entry.order] = entry
-        if self._free_places:
-            entry.place = self._free_places.pop()
+        own = self._own_places.pop(owner.serial, None) if parent is None else None
+        if own is not None or self._free_places:
+            entry.place = self._free_places.pop() if own is None else own
             self._places[entry.place] = entry
         else:
             entry.place = len(self._places)
@@ -392,7 +401,7 @@ class PoolState:
         entry.size -= taken
         self.cached -= taken
         if entry.size <= 0:
-            self.remove_entry(entry)
+            self.remove_entry(entry, in_use=entry.parent is None)
 
     # --- the next tier ------------------------------------------------------------------------------------------------
 

@@ -34,7 +34,7 @@ class EngineStage(StageState):
         self.queues: list[PoolState] = []
         self.running: list[Job] | None = None
         self.grants: list[Job] = []
-        self.left = 0.0
+        self.left = math.inf
         self.cap = math.inf
         self.budget = math.inf
         self.preempted = 0
@@ -366,7 +366,7 @@ class EngineStage(StageState):
         return total(job.remaining for job in self.jobs)
 
     def q_budget_left(self) -> float:
-        return self.left if self.forming else self.budget
+        return self.left
 
 
 def _service_order(job: Job) -> tuple[float, int]:
