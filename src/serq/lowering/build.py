@@ -67,6 +67,7 @@ class Resource:
     ran: bool = False
     side: str = "server"
     constant_rate: bool = False
+    spilled_by: Resource | None = None
     cached: bool = False
     row: ir.Stage | None = None
 
@@ -222,7 +223,15 @@ class Build:
         memories = [engine.memory for engine in self.engines.values()]
 
         def tokens(pool: Resource | None) -> bool:
-            return pool is None or pool.block is not None or pool.cached or any(pool is one for one in memories)
+            if pool is None:
+                return True
+            tiers: list[Resource] = []
+            while pool is not None and not any(pool is one for one in tiers):
+                if pool.block is not None or pool.cached or any(pool is one for one in memories):
+                    return True
+                tiers.append(pool)
+                pool = pool.spilled_by
+            return False
 
         found = [amount for amount in self.amounts if tokens(amount.pool)]
         for pool in self.pools:

@@ -72,8 +72,7 @@ def loading(
     if connector.copy and scope.source is not None:
         _, pool, index = scope.source
         arrive.append(ir.Release(pool.ref(index)))
-    nothing = build.block([ir.Set(done.slot, ir.Num(0.0))])
-    return [ir.Branch(binary("!=", loaded, ir.Num(0.0)), build.block(arrive), nothing)]
+    return [ir.Branch(binary("!=", loaded, ir.Num(0.0)), build.block(arrive), build.block([]))]
 
 
 def check_flow_stage(stage: Resource, at: Place) -> None:

@@ -66,7 +66,7 @@ def lower_pool(resource: Resource, options: Sequence[tree.PoolOption], scope: Sc
         row = pool if not resource.family else replace(pool, index=index)
         own = scope if not resource.family else scope.but(member=ir.Num(float(index)))
         if spill is not None:
-            row = replace(row, spill=_spill(spill, own))
+            row = replace(row, spill=_spill(resource, spill, own))
         if resource.admitted_by is not None:
             row = replace(row, admit_via=member_of(resource.admitted_by, index, resource.count, resource.at))
         rows.append(row)
@@ -110,10 +110,11 @@ def _preempt(option: tree.PoolOption, scope: Scope) -> ir.Preempt:
     return ir.Preempt("leases", keys, every=_every(option.every, scope), suspend=suspend)
 
 
-def _spill(option: tree.PoolOption, scope: Scope) -> ir.Spill:
+def _spill(pool: Resource, option: tree.PoolOption, scope: Scope) -> ir.Spill:
     tier, link = option.names
     moment = scope.to("spill")
-    _, tier_ref = resolve(tier, scope, "pool")
+    target, tier_ref = resolve(tier, scope, "pool")
+    target.spilled_by = pool
     stage, link_ref = resolve(link, scope, "stage")
     stage.ran = True
     assert option.value is not None

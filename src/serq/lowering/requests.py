@@ -83,6 +83,8 @@ def lower_request(statement: tree.CallStatement, engine: Engine, scope: Scope) -
     connector = find_connector(engine, scope, statement.at)
     if taking is None:
         return (*start, *_work(request, None, cached=False))
+    if connector is not None:
+        start = (*start, ir.Set(request.attr("load_done").slot, ir.Num(0.0)))
     return (*start, _hold(statement, taking, request, connector))
 
 

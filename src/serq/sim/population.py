@@ -232,9 +232,11 @@ class Population:
         for stage in job.stages:
             stage.delayed -= 1
             stage.changed()
-        if job.work == 0 and job.session is not None:
-            job.session.job = None
-            self.make_ready(job.session)
+        if job.work == 0:
+            job.started = self._kernel.ctx.now
+            for other in job.stages[1:]:
+                other.count(job)
+            job.stages[0].finish(job)
             return
         job.stages[0].join(job)
 
