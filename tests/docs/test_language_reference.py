@@ -18,8 +18,10 @@ from serq import compile as compile_program
 from serq.lowering.arithmetic import FUNCTIONS
 from serq.lowering.moments import CONTEXT_WORDS, MOMENTS, POOL_QUERIES, STAGE_QUERIES, Moment
 from serq.lowering.words import (
+    AGGREGATES,
     BUILTINS,
     DISTRIBUTIONS,
+    KEYWORDS,
     NO_DEFINITION,
     QUEUE_WORDS,
     RESERVED,
@@ -136,7 +138,9 @@ def test_reserved_words_are_listed_as_they_are() -> None:
     lists = [set(body.split()) for kind, body, _ in FENCE.findall(section("Names")) if kind == "text"]
     assert lists[0] == RESERVED
     assert lists[1] == QUEUE_WORDS
-    assert lists[2] | RESERVED | set(FUNCTIONS) | set(DISTRIBUTIONS) | POOL_QUERIES | STAGE_QUERIES == NO_DEFINITION
+    assert lists[2] == KEYWORDS
+    others = RESERVED | RETIRED_NAMES | set(FUNCTIONS) | set(DISTRIBUTIONS) | POOL_QUERIES | STAGE_QUERIES | AGGREGATES
+    assert KEYWORDS | others | {"blocksize", "main"} == NO_DEFINITION
 
 
 @pytest.mark.parametrize("name", sorted({word for moment in MOMENTS.values() for word in moment.dotted}))

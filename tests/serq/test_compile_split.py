@@ -85,7 +85,10 @@ def test_a_request_is_written_out():
     )
     assert hold.cache == ir.Cond(done, ir.Binary("+", asked, slot["llm.request.output"]), resumed)
     assert hold.pools[1].reserve == known
-    runs = [one for one in found.blocks[hold.body] if isinstance(one, ir.Run)]
+    with_input = next(one for one in found.blocks[hold.body] if isinstance(one, ir.Branch))
+    assert with_input.test == ir.Binary(">", known, ir.Num(0.0))
+    assert found.blocks[with_input.otherwise] == ()
+    runs = [one for one in (*found.blocks[with_input.then], *found.blocks[hold.body]) if isinstance(one, ir.Run)]
     assert [(run.mode, run.growing) for run in runs] == [("prefill", ir.Ref(1)), ("decode", ir.Ref(1))]
     assert found.hidden == (slot["o"].slot,)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from serq import ir
 from serq.errors import Place, SerqError, fail
 from serq.lowering.moments import MOMENTS, Moment
-from serq.lowering.words import BUILTINS, QUEUE_WORDS, RESERVED, RETIRED_NAMES
+from serq.lowering.words import BUILTINS, KEYWORDS, QUEUE_WORDS, RESERVED, RETIRED_NAMES
 from serq.syntax import tree
 
 __all__ = [
@@ -256,8 +256,9 @@ class Build:
             raise fail("structure", f"{name!r} is a word of the language", at, code="E-reserved-word")
         if name in BUILTINS and not (self.seed and name in _ROW and what in ("stage", "pool")):
             raise fail("structure", f"{name!r} is an attribute every session has", at, code="E-reserved-word")
-        retired = not self.seed and what in ("attribute", "constant") and name in RETIRED_NAMES
-        if retired or (what == "queue" and name in QUEUE_WORDS):
+        retired = not self.seed and what in ("attribute", "constant", "claim") and name in RETIRED_NAMES
+        taken = {"queue": QUEUE_WORDS, "device": KEYWORDS}.get(what, frozenset())
+        if retired or name in taken:
             raise fail("structure", f"{name!r} is a word of the language", at, code="E-reserved-word")
         known = self.taken.get(name)
         if known and (known[0] != what or what not in ("constant", "attribute", "observation")):

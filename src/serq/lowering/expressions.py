@@ -13,13 +13,12 @@ from serq.lowering.fold import binary, call, conditional, unary
 from serq.lowering.moments import POOL_QUERIES, STAGE_QUERIES
 from serq.lowering.names import lower_path
 from serq.lowering.refs import find_resource, resolve
-from serq.lowering.words import DISTRIBUTIONS
+from serq.lowering.words import AGGREGATES, DISTRIBUTIONS
 from serq.syntax import tree
 
 __all__ = ["constant", "expression_names", "lower", "lower_keys", "lower_number"]
 
 _MOST_TERMS = 4096
-_AGGREGATES = ("count", "total", "largest", "smallest", "prefix_total")
 
 
 def lower(expr: tree.Expression, scope: Scope) -> Value:
@@ -134,7 +133,7 @@ def _call(expr: tree.CallExpr, scope: Scope) -> Value:
         return _blocksize(expr, scope)
     if name in POOL_QUERIES or name in STAGE_QUERIES:
         return _query(expr, scope)
-    if name in _AGGREGATES and scope.moment.name == "an end claim":
+    if name in AGGREGATES and scope.moment.name == "an end claim":
         return _observed(expr, scope)
     if name == "pow" and build.seed:
         if len(expr.args) != 2:
@@ -150,7 +149,7 @@ def _call(expr: tree.CallExpr, scope: Scope) -> Value:
 def _unknown(expr: tree.CallExpr, scope: Scope) -> Exception:
     known = {*FUNCTIONS, *POOL_QUERIES, *STAGE_QUERIES, *scope.build.defs_of(scope.side), "blocksize"}
     hint: str | None = "write 'x ^ y'" if expr.name == "pow" else closest(expr.name, known)
-    if expr.name in _AGGREGATES:
+    if expr.name in AGGREGATES:
         return fail("moment", f"{expr.name!r} reads an observation only in a claim 'at end'", expr.at)
     if expr.name == "args.number":
         return fail("call", "'args.number' is the whole value of a 'let'", expr.at)

@@ -11,6 +11,7 @@ from serq.lowering.declarations import called_names, constant_scope
 from serq.lowering.expressions import constant
 from serq.lowering.pools import declare_size, read_capacity
 from serq.lowering.queues import ENTRY_PARAMETERS
+from serq.lowering.words import CALLED, KEYWORDS
 from serq.syntax import tree
 
 __all__ = ["Declared", "declare_items"]
@@ -87,6 +88,8 @@ class _Scene:
         if len(decl.caps) > 1:
             message = f"the device {decl.name!r} has two capacities"
             raise fail("structure", message, decl.caps[1].at, code="E-device-two-pools")
+        for cap in decl.caps:
+            _check_word(cap.name, cap.at, KEYWORDS | CALLED)
         self.devices[decl.name] = _Device(decl, decl.at)
 
     def engine(self, decl: tree.EngineDecl) -> None:
@@ -100,6 +103,9 @@ class _Scene:
             )
         else:
             name = decl.name
+            _check_word(name, decl.name_at, KEYWORDS)
+        for cap in decl.caps:
+            _check_word(cap.name, cap.at, KEYWORDS)
         resource = self.resource("stage", name, None, decl.name_at)
         engine = Engine(name, decl.name_at, resource, decl, self.queue)
         resource.engine = engine
@@ -216,6 +222,11 @@ def declare_items(items: Sequence[tree.Item], build: Build, declared: Declared, 
         elif isinstance(item, tree.QueueDecl) and item.name in build.queues:
             build.guard(lambda item=item: _queue_pools(build.queues[item.name]))  # type: ignore[misc]
     build.guard(scene.check_capacities)
+
+
+def _check_word(name: str, at: Place, words: frozenset[str]) -> None:
+    if name in words:
+        raise fail("structure", f"{name!r} is a word of the language", at, code="E-reserved-word")
 
 
 def _queue(decl: tree.QueueDecl, build: Build, declared: Declared) -> None:

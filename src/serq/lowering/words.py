@@ -6,8 +6,11 @@ from serq.lowering.arithmetic import FUNCTIONS
 from serq.lowering.moments import POOL_QUERIES, STAGE_QUERIES
 
 __all__ = [
+    "AGGREGATES",
     "BUILTINS",
+    "CALLED",
     "DISTRIBUTIONS",
+    "KEYWORDS",
     "NO_DEFINITION",
     "QUEUE_WORDS",
     "RESERVED",
@@ -28,28 +31,37 @@ preempted prefilled present remaining request residents running self served size
 RESERVED = frozenset(_RESERVED.split())
 """Words no program may use as a name."""
 
+AGGREGATES = frozenset({"count", "total", "largest", "smallest", "prefix_total"})
+"""What an `at end` claim asks of an observation."""
+
 DISTRIBUTIONS = {"exp": 1, "det": 1, "uniform": 2, "erlang": 2, "h2": 2, "bernoulli": 1}
 """Every distribution with the number of its parameters."""
 
-_STATEMENTS = """
-use let def stage pool device engine queue server gauge claim workload session run set observe hold grow shrink load
-drop release transfer if else while loop fork join choose mark end turn fifo ps delay step cost
+_KEYWORDS = """
+admit advance arrivals arrive at batch bernoulli block budget by cache cap choose chunk claim closed connector cost
+decode def delay device drop each else end engine every evict exclusive fifo fn fork forward from gauge given granule
+grow growing held hidden hold horizon if in init iteration join latency lease leases let lifo link load loop lru mark
+memory most none observe of on only ordered per_token poisson pool preempt prefill prefix ps queue release renewal
+reply requeue reserve reuse run save scheduler seed send serve server session set shrink some spill stage state step
+sum suspend tail taking to tool trace transfer turn use via warmup when while worker workload Cost
 """
-_KEYWORDS = frozenset(_STATEMENTS.split())
+KEYWORDS = frozenset(_KEYWORDS.split())
+"""Words of the grammar that name no device, engine, capacity or definition."""
 
 RETIRED_NAMES = frozenset({"branch", "enter", "keep", "fit", "where", "admit"})
-"""Retired words that name no attribute or constant in the split edition."""
+"""Retired words that name no attribute, constant or claim in the split edition."""
 
 _QUEUE_WORDS = """
-set observe hold grow shrink load drop release run tool transfer if while loop fork join choose mark end turn route
-gateway prefill decode agg link l2
+set observe hold grow shrink load drop release run tool transfer if while loop fork join choose mark end turn
+gateway prefill decode agg link l2 kvt
 """
 QUEUE_WORDS = frozenset(_QUEUE_WORDS.split())
 """Statement and role words, which name no queue."""
 
-NO_DEFINITION = (
-    RESERVED | _KEYWORDS | frozenset(FUNCTIONS) | frozenset(DISTRIBUTIONS) | POOL_QUERIES | STAGE_QUERIES
-) | {"pow", "sum", "blocksize"}
+CALLED = frozenset(FUNCTIONS) | frozenset(DISTRIBUTIONS) | POOL_QUERIES | STAGE_QUERIES | AGGREGATES | {"blocksize"}
+"""Words that are called: they name no definition, and no capacity of a device."""
+
+NO_DEFINITION = RESERVED | KEYWORDS | CALLED | RETIRED_NAMES | {"main"}
 """Words that may not name a definition or one of its parameters."""
 
 RETIRED_WORDS = {
