@@ -9,7 +9,7 @@ from serq.lowering.build import Build, Definition, Scope
 from serq.lowering.expressions import constant, expression_names
 from serq.lowering.moments import MOMENTS
 from serq.lowering.statements import nested
-from serq.lowering.words import NO_DEFINITION
+from serq.lowering.words import AGGREGATES, NO_DEFINITION
 from serq.syntax import tree
 from serq.syntax.parse import parse_expression
 
@@ -120,8 +120,9 @@ def add_definitions(items: Iterable[tree.Item], build: Build, defs: Mapping[str,
 
 
 def _define(decl: tree.DefDecl, build: Build, defs: Mapping[str, str], side: str) -> None:
+    taken = NO_DEFINITION - AGGREGATES if build.seed else NO_DEFINITION
     for word in (decl.name, *decl.params):
-        if word in NO_DEFINITION:
+        if word in taken:
             raise fail("structure", f"{word!r} is a word of the language", decl.at, code="E-reserved-word")
     if len(set(decl.params)) < len(decl.params):
         raise fail("structure", f"{decl.name!r} has two parameters of one name", decl.at)
