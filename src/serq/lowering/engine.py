@@ -117,7 +117,7 @@ def _chunk(engine: Engine, decl: tree.EngineDecl, scope: Scope) -> ir.Expr:
     at = next(one.at_most.at for one in written if one.at_most is not None)
     if isinstance(limits[0], ir.Num) and not limits[0].value > 0:
         raise fail("value", f"'each at most' is above 0, not {limits[0].value:g}", at)
-    scope.build.amounts.append(Amount(limits[0], f"'each at most' of {engine.name!r}", at))
+    scope.build.amounts.append(Amount(limits[0], f"'each at most' of {engine.name!r}", engine.at))
     return limits[0]
 
 

@@ -10,6 +10,7 @@ from serq.errors import Place, fail
 from serq.lowering.build import Amount, Frame, Resource, Scope, Value
 from serq.lowering.costs import spend
 from serq.lowering.expressions import expression_names, lower, lower_number
+from serq.lowering.fold import reads
 from serq.lowering.refs import resolve
 from serq.syntax import tree
 
@@ -72,6 +73,12 @@ def _bindings(statement: tree.HoldStatement, header: Scope) -> tuple[tuple[int, 
         header.build.headers.append((value, f"the admission value {name!r}", expr.at))
         header.build.decisions.append((value, f"the admission value {name!r}", expr.at))
         found.append((assign(name, at, header), value))
+    for i, (slot, _) in enumerate(found if not header.build.seed else ()):
+        for (_, value), (name, at, _) in zip(found[: i + 1], statement.bindings, strict=False):
+            if slot in reads(value):
+                other = statement.bindings[i][0]
+                said = "itself" if name == other else f"{other!r}, which is bound after it"
+                raise fail("name", f"the binding {name!r} reads {said}", at, hint="a binding sees those before it")
     return tuple(found)
 
 

@@ -158,6 +158,8 @@ def copy_content(source: tree.Path, target: tree.Path, load: tree.Expression, sc
     if not any(origin.name in frame.pools for frame in scope.holds):
         scope.build.releases.append((origin, source.at))
     loaded = lower_number(load, scope, "the amount loaded")
+    if isinstance(loaded, ir.Num) and not loaded.value >= 0:
+        raise fail("value", f"a negative amount loaded into {pool.name!r}", load.at)
     if not scope.build.seed:
         scope.build.amounts.append(Amount(loaded, f"what is loaded into {pool.name!r}", load.at))
     return (ir.Load(ref, loaded), ir.Release(origin_ref))
