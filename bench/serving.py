@@ -1,8 +1,9 @@
 """How fast serving programs run: `python bench/serving.py [--full]`; prints a table and one JSON line.
 
-Five programs, each compiled once and run three times; the figures are those of the median run, without compiling.
+Six programs, each compiled once and run three times; the figures are those of the median run, without compiling.
 `pyserq`, where it can be imported, runs the same texts in the same process, run by run in turn with castq; `ratio` is
-its time over castq's.  `--full` gives the queue a million arrivals instead of a hundred thousand.
+its time over castq's.  `--full` lets ten to fifty times the sessions in (a million at the queue, 1e5 requests at the
+engine, 5e4 at the split deployment) and runs each once.
 """
 
 from __future__ import annotations
@@ -26,7 +27,6 @@ from rich.table import Table
 from serq.compiler import compile as compile_program
 from serq.runner import run
 
-ROUNDS = 3
 HORIZON = 1e9  # every run ends with its last session
 
 
@@ -175,10 +175,11 @@ def write_trace(path: Path, sessions: int = 300) -> None:
 def benches(full: bool) -> list[Bench]:
     return [
         Bench("M/M/1 queue", QUEUE, QUEUE_TRAFFIC, 1_000_000 if full else 100_000),
-        Bench("engine, multi-turn", ENGINE, TURNS, 500),
-        Bench("prefill/decode split", SPLIT, SINGLE, 2000),
-        Bench("replayed trace", ENGINE, REPLAY, 600),
-        Bench("decode-heavy", ENGINE, LONG_ANSWERS, 150),
+        Bench("engine, multi-turn", ENGINE, TURNS, 25_000 if full else 500),
+        Bench("prefill/decode split", SPLIT, SINGLE, 50_000 if full else 2000),
+        Bench("replayed trace", ENGINE, REPLAY, 6000 if full else 600),
+        Bench("decode-heavy", ENGINE, LONG_ANSWERS, 1500 if full else 150),
+        Bench("decode-heavy, light load", ENGINE, LONG_ANSWERS.replace("(1)", "(0.1)"), 1500 if full else 150),
     ]
 
 
@@ -210,14 +211,14 @@ def median(rounds: list[Figures]) -> Figures:
     return next(figures for figures in rounds if figures.seconds == middle)
 
 
-def measure(bench: Bench, folder: Path) -> dict[str, Figures]:
+def measure(bench: Bench, folder: Path, rounds: int) -> dict[str, Figures]:
     ready = runners(bench, folder)
-    rounds = [{name: timed(runner) for name, runner in ready.items()} for _ in range(ROUNDS)]
-    return {name: median([figures[name] for figures in rounds]) for name in ready}
+    runs = [{name: timed(runner) for name, runner in ready.items()} for _ in range(rounds)]
+    return {name: median([figures[name] for figures in runs]) for name in ready}
 
 
 def shown(results: dict[str, dict[str, Figures]]) -> Table:
-    table = Table(title="serving programs, median of three runs", title_justify="left")
+    table = Table(title="serving programs, median run", title_justify="left")
     table.add_column("program")
     table.add_column("simulator")
     for column in ("run s", "events/s", "iterations/s", "requests/s", "ratio"):
@@ -233,12 +234,12 @@ def shown(results: dict[str, dict[str, Figures]]) -> Table:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--full", action="store_true", help="a million arrivals at the queue")
+    parser.add_argument("--full", action="store_true", help="ten to fifty times the sessions, one run each")
     full = parser.parse_args().full
     console = Console(width=110, highlight=False)
     with tempfile.TemporaryDirectory() as folder:
         write_trace(Path(folder) / "trace.csv")
-        results = {bench.name: measure(bench, Path(folder)) for bench in benches(full)}
+        results = {bench.name: measure(bench, Path(folder), 1 if full else 3) for bench in benches(full)}
     console.print(shown(results))
     if all("pyserq" not in figures for figures in results.values()):
         console.print("pyserq is not installed: castq's own figures only")

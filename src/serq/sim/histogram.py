@@ -48,7 +48,12 @@ class Histogram:
             for value in values.tolist():
                 self.add(value, weight)
             return
-        found, counts = np.unique(values if self.exact else _buckets(values), return_counts=True)
+        keys = values if self.exact else _buckets(values)
+        starts = np.concatenate(([0], np.flatnonzero(keys[1:] != keys[:-1]) + 1))
+        if 4 * len(starts) < len(keys):
+            found, counts = keys[starts], np.diff(starts, append=len(keys))
+        else:
+            found, counts = np.unique(keys, return_counts=True)
         for key, count in zip(found.tolist(), counts.tolist(), strict=True):
             self._counts[key] = self._counts.get(key, 0) + count * weight
         if self.exact and len(self._counts) > _DISTINCT:

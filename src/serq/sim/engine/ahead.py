@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from serq import ir
 from serq.lowering.fold import parts
-from serq.sim.engine.leap import LEAST, Leap, leapable
+from serq.sim.engine.leap import Leap, adds_and_multiplies, leapable, worth_a_leap
 
 if TYPE_CHECKING:
     from serq.sim.engine.stage import EngineStage
@@ -47,6 +47,9 @@ class DecodeRuns:
         kernel.moving_gauges = not all(_steady(expr, moving=True) for expr in observed)
         recorded = kernel.claims.iterations is not None
         self._plain = {i: not recorded and leapable(program, i) for i in range(len(program.stages))}
+        self._arithmetic = {
+            i for i, stage in enumerate(program.stages) if stage.step and adds_and_multiplies(stage.step.cost)
+        }
         self._engines = {i: _engine_steady(stage) for i, stage in enumerate(program.stages) if stage.step is not None}
 
     def ahead(self, engine: EngineStage) -> None:
@@ -70,7 +73,7 @@ class DecodeRuns:
         left = min([job.remaining for job in jobs])
         if left >= _WORTH:
             run = _Ahead(kernel, engine, evict=not waiting, plain=self._plain[engine.position])
-            run.take(left - 1, end, until)
+            run.take(left - 1, end, until, arithmetic=engine.position in self._arithmetic)
 
     def _tried(self, engine: EngineStage) -> bool:
         """Whether those who wait for this engine were tried in vain when its iteration was formed, or nobody does."""
@@ -90,7 +93,7 @@ class _Ahead:
         self._jobs: list[Job] = list(engine.jobs)
         self._due: dict[int, list[Job]] = {}
 
-    def take(self, most: float, end: float, until: float) -> None:
+    def take(self, most: float, end: float, until: float, *, arithmetic: bool) -> None:
         """End at most `most` iterations, each before `until`; the one then running ends as an event."""
         kernel, engine = self._kernel, self._engine
         heap = kernel.heap
@@ -99,8 +102,9 @@ class _Ahead:
         if self._plain:
             duration = engine.duration()
             limit = min(most, (until - end) / duration + 2)
-            if limit >= LEAST:
-                ends, last, then = Leap(kernel, engine, self._jobs, evict=self._evict).take(int(limit), end, until)
+            if worth_a_leap(engine, limit):
+                leap = Leap(kernel, engine, self._jobs, evict=self._evict, arithmetic=arithmetic)
+                ends, last, then = leap.take(int(limit), end, until)
             if not ends:
                 ends, last, then = self._alike(limit, duration, end, until)
         else:

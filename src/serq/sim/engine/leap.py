@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from serq.sim.pools import PoolState
     from serq.sim.stages import Job
 
-__all__ = ["LEAST", "Leap", "leapable"]
+__all__ = ["Leap", "adds_and_multiplies", "leapable", "worth_a_leap"]
 
-LEAST: Final = 80
-"""Fewer iterations than this are not worth the arrays."""
+_ARRAYS: Final = 250.0
+_GROWTH: Final = 7.0
 _MOST: Final = 4096
 _WORDS: Final = frozenset({"tokens", "prefilled", "decoders", "residents", "kv_decode", "kv_prefill", "attention"})
 
@@ -47,15 +47,30 @@ def leapable(program: ir.Program, position: int) -> bool:
     return True
 
 
+def worth_a_leap(engine: EngineStage, iterations: float) -> bool:
+    """Whether so many iterations cost more one by one than the arrays do; the weights are microseconds, about."""
+    memory = engine.memory
+    block = 1.0 if memory is None or memory.block is None else memory.block
+    return iterations * (1.0 + _GROWTH * min(1.0, len(engine.jobs) / block)) >= _ARRAYS
+
+
+def adds_and_multiplies(expr: ir.Expr) -> bool:
+    """Whether numbers and words are only added, subtracted and multiplied."""
+    return all(
+        isinstance(part, ir.Num | ir.Ctx) or (isinstance(part, ir.Binary) and part.op in "+-*") for part in parts(expr)
+    )
+
+
 class Leap:
     """One leap of one engine: at most `most` iterations end, each before `until`."""
 
-    def __init__(self, kernel: Kernel, engine: EngineStage, jobs: list[Job], *, evict: bool) -> None:
+    def __init__(self, kernel: Kernel, engine: EngineStage, jobs: list[Job], *, evict: bool, arithmetic: bool) -> None:
         self._kernel = kernel
         self._engine = engine
         self._jobs = jobs
         self._evict = evict
         self._growing = [job for job in jobs if job.frame is not None]
+        self._arithmetic = arithmetic
 
     def take(self, most: int, end: float, until: float) -> tuple[int, float, float]:
         """How many iterations ended, when the last of them did, and when the one then running will end."""
@@ -89,6 +104,11 @@ class Leap:
         if not engine.words.memory:
             return np.full(len(grown), engine.duration())
         before = ctx.kv_decode
+        if self._arithmetic:
+            ctx.kv_decode = before + grown  # type: ignore[assignment]  # the compiled cost adds and multiplies arrays, too
+            found = engine.cost(self._kernel.no_attrs)
+            ctx.kv_decode = before
+            return np.broadcast_to(np.asarray(found, dtype=float), grown.shape)
         words: dict[str, Any] = {name: getattr(ctx, name) for name in _WORDS}
         words["kv_decode"] = before + grown
         return Columns(words).values(engine.step.cost, len(grown))

@@ -52,7 +52,7 @@ class EngineStage(StageState):
         self.words = EngineWords(self.kernel, self)
         self._budget: Function = function(self.step.budget)
         self._chunk: Function = function(self.step.chunk)
-        self._cost: Function = function(self.step.cost)
+        self.cost: Function = function(self.step.cost)
         self._program = [self._compile(item) for item in self.step.iteration]
 
     def _compile(self, item: ir.Iteration) -> tuple[Any, ...]:
@@ -321,7 +321,7 @@ class EngineStage(StageState):
         """What an iteration of the batch in the context lasts."""
         kernel, ctx = self.kernel, self.kernel.ctx
         rng, ctx.rng = ctx.rng, kernel.machine_rng
-        duration = self._cost(kernel.no_attrs)
+        duration = self.cost(kernel.no_attrs)
         ctx.rng = rng
         if ctx.tokens and not duration > 0:
             raise RunError("run-cost", f"an iteration of {self.name} at {ctx.now:g} would last {duration:g}")
