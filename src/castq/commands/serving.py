@@ -74,7 +74,7 @@ Dump = Annotated[
     typer.Option(metavar="FOLDER", help="Write samples, gauges and iterations as CSV files into a new folder."),
 ]
 StepByStep = Annotated[
-    bool, typer.Option("--step-by-step", help="Form every iteration by itself, also where many are alike.")
+    bool, typer.Option("--step-by-step", help="Take every event and iteration by itself, also where many are alike.")
 ]
 Samples = Annotated[bool, typer.Option("--samples", help="Keep every sample and change point, also in the JSON.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
