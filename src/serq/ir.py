@@ -162,8 +162,11 @@ Expr = Num | Attr | Ctx | Reg | Sample | Call | Unary | Binary | Cond | Agg
 
 @dataclass(frozen=True, slots=True)
 class Set:
+    """Assign an attribute; a value below `least`, or none at all, ends the run."""
+
     slot: int
     value: Expr
+    least: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

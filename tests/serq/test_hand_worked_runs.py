@@ -6,6 +6,7 @@ import pytest
 
 from serq.compiler import compile as compile_program
 from serq.runner import run
+from serq.sim.context import RunError
 
 
 def observed(source: str, workload: str, observe: str, horizon: float = 20) -> list[float]:
@@ -54,3 +55,25 @@ def test_what_holds_at_the_end_is_read_when_every_session_has_left(horizon, resu
       claim two : at end (count(at) == 2); }"""
     report = run(compile_program(source=source, workload_source="workload { arrive batch(3); }", horizon=horizon))
     assert (report.claims[0].result, report.claims[0].first) == (result, first)
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ("p = 2 - 3 * serial; set o = 2", "input is at least 0, got -1"),
+        ("p = 4; set o = 1 - serial", "at least 1, got 0"),
+    ],
+)
+def test_a_request_must_ask_for_something(asked: str, message: str) -> None:
+    deployment = """
+fn main() {
+  device chip { }
+  engine llm on chip { tokens cap 6; scheduler { advance running; } worker { forward (2); } }
+  server (p, hidden o) { llm (p, o); }
+}
+"""
+    workload = f"workload {{ arrive batch(2); turn {{ set {asked}; }} send (p, o); session {{ turn; }} }}"
+    program = compile_program(source=deployment, workload_source=workload, horizon=20.0)
+    with pytest.raises(RunError, match=message) as refused:
+        run(program)
+    assert refused.value.kind == "run-amount"

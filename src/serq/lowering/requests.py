@@ -110,8 +110,8 @@ def _start(statement: tree.CallStatement, request: _Request) -> Sequence[ir.Stmt
     _check_hidden(amounts[1], written_out.at, request)
     zero = ir.Num(0.0)
     return (
-        ir.Set(request.input.slot, amounts[0]),
-        ir.Set(request.output.slot, amounts[1]),
+        ir.Set(request.input.slot, amounts[0], 0.0),
+        ir.Set(request.output.slot, amounts[1], 1.0),
         ir.Set(request.known.slot, request.input),
         ir.Set(request.preempted.slot, zero),
         ir.Set(request.finished.slot, zero),

@@ -65,6 +65,7 @@ class Kernel:
         self.dirty_stages: set[int] = set()
         self.dirty_fabric = False
         self.moving_gauges = False
+        self.offered = True
         self._order = 0
         self._sequence = 0
         self._gapless = 0
@@ -176,6 +177,7 @@ class Kernel:
                 pool.serve()
 
     def _settle(self) -> None:
+        self.offered = True
         while True:
             while self.population.ready:
                 self.population.resume(self.population.ready.popleft())
@@ -195,21 +197,27 @@ class Kernel:
             self.leases.tick(pool, pool.spec.preempt.every)
 
     def _iterate(self) -> bool:
-        """Let idle engines form iterations, unless an event is due at this very instant."""
+        """Let idle engines form iterations, unless an event is due at this very instant.
+
+        What a preemption frees is offered when the next event settles, unless the iteration also admitted somebody.
+        """
         changed = False
         for engine in self.engines:
             if self.heap and self.heap[0][0] == self.ctx.now:
                 return changed
             if engine.running is None and engine.has_work and engine.form():
                 changed = True
-                self._settle()
+                if engine.preempted:
+                    self.offered = False
+                if engine.admitted:
+                    self._settle()
         return changed
 
     def _conclude(self) -> None:
         """Settle, iterate and reschedule after an event has been applied."""
         self._settle()
         while self._iterate():
-            self._settle()
+            pass
         if self.dirty_stages:
             for position in sorted(self.dirty_stages):
                 self.stages[position].reschedule()

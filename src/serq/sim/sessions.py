@@ -234,7 +234,17 @@ class StatementCompiler:
         def op(s: Session) -> None:
             s.attrs[slot] = value(s.attrs)
 
-        return False, op
+        least, name = stmt.least, self._kernel.program.attrs[slot]
+        if least is None:
+            return False, op
+
+        def checked(s: Session) -> None:
+            found = value(s.attrs)
+            if not found >= least:
+                raise RunError("run-amount", f"{name} is at least {least:g}, got {found:g}")
+            s.attrs[slot] = found
+
+        return False, checked
 
     def _observe(self, stmt: ir.Observe) -> tuple[bool, Callable[[Session], Any]]:
         kernel, value = self._kernel, self._kernel.function(stmt.value)

@@ -66,7 +66,7 @@ class DecodeRuns:
         if end >= until:
             return
         waiting = any(pool.front or pool.waiting or pool.growers for pool in kernel.pools)
-        if waiting and not (self._headers_steady and self._tried(engine)):
+        if waiting and not (kernel.offered and self._headers_steady and self._tried(engine)):
             return
         if len(kernel.engines) > 1 and any(other is not engine and other.has_work for other in kernel.engines):
             return

@@ -110,7 +110,7 @@ class _Planner:
     def _statement(self, stmt: ir.Stmt, stream: Stream) -> str | None:
         steps = self.plan.steps
         match stmt:
-            case ir.Set(slot, value):
+            case ir.Set(slot, value, None):
                 steps.append(Assign(slot, value, self._drawn(value, stream)))
             case ir.Observe(index, value):
                 self._once("observe", index)
