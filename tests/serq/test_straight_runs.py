@@ -113,9 +113,25 @@ def test_work_of_zero_passes_by_the_queue() -> None:
         ("run desk (~exp(1));", "run desk (~erlang(90, 1));"),
         ("poisson (0.5)", "closed (5)"),
         ("fifo", "ps(1)"),
+        ("fifo", "fifo(1000000000)"),
         ("stage desk", "gauge there = queue(desk); stage desk"),
     ],
 )
 def test_other_programs_are_left_to_the_event_loop(change: tuple[str, str]) -> None:
     text = DESK.replace("set came = now;", "set came = now; set grain = 1;").replace(*change)
     assert plan(compile_program(source=text)) is None
+
+
+def test_an_interrupted_run_reports_what_it_has() -> None:
+    def interrupt(done: float) -> None:
+        if done > 0.5:
+            raise KeyboardInterrupt
+
+    report = run(compile_program(source=DESK), watch=interrupt)
+    assert report.partial
+    assert 50_000 < report.end < 100_000
+    stay = report.observes["stay"]
+    assert stay.count == report.ended > 20_000
+    assert max(stay.times) <= report.end
+    assert report.stages[0].utilization == pytest.approx(0.5, abs=0.02)  # arrivals times service
+    assert report.mean_live == pytest.approx(1.0, abs=0.1)  # an M/M/1 queue at a load of a half

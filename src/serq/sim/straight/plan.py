@@ -13,6 +13,7 @@ __all__ = ["Assign", "Note", "Plan", "Step", "TurnBegins", "TurnEnds", "Visit", 
 
 _SESSION, _TURN = 2, 1
 _MOST_DRAWS: Final = 64
+_MOST_SERVERS: Final = 10_000
 
 Stream = tuple[int, int]
 """(turn, kind), as the specification's section 16.1 tells streams of a session apart."""
@@ -71,8 +72,7 @@ def plan(program: ir.Program) -> Plan | None:
     plain = program.arrival.kind in ("poisson", "renewal") and (
         program.trace is None and not program.pools and not program.gauges and not program.claims
     )
-    kinds = {stage.kind for stage in program.stages}
-    if not plain or not kinds <= {"fifo", "delay"}:
+    if not plain or any(not _passable(stage) for stage in program.stages):
         return None
     gap = program.arrival.gap
     if gap is not None and (uniforms_of(gap) is None or any(isinstance(part, ir.Ctx) for part in parts(gap))):
@@ -81,6 +81,10 @@ def plan(program: ir.Program) -> Plan | None:
         return _Planner(program).plan
     except _BentError:
         return None
+
+
+def _passable(stage: ir.Stage) -> bool:
+    return stage.kind == "delay" or (stage.kind == "fifo" and stage.servers <= _MOST_SERVERS)
 
 
 class _BentError(Exception):
