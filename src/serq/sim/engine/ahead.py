@@ -126,17 +126,14 @@ class _Ahead:
         warmup, memory = self._kernel.program.warmup, engine.words.memory
         due, ends, last, gap, gaps = self._dues(most), 0, 0.0, 0.0, 0
         while ends < most and end < until:
+            before = duration
             if ends + 1 in due:
                 grown = self._grow(ends + 1, end)
                 if grown is None:
                     break
                 if grown and memory:
                     self._kernel.ctx.kv_decode += grown
-                    before, duration = duration, engine.duration()
-                else:
-                    before = duration
-            else:
-                before = duration
+                    duration = engine.duration()
             if not ends:
                 figures.decoded(self._jobs, end)
             elif end >= warmup:
