@@ -75,7 +75,7 @@ class Holds:
 
     def asked(self, frame: HoldFrame, pool: PoolState) -> float:
         """The most that the hold would ask of a pool now, not rounded to blocks."""
-        self.header(frame)
+        self._bind(frame)
         attrs, hold = frame.session.attrs, frame.hold
         functions = [
             function
@@ -83,7 +83,9 @@ class Holds:
             for function in (unit, reserve)
             if held is pool and function is not None
         ]
-        return max((function(attrs) for function in functions), default=0.0)
+        most = max((function(attrs) for function in functions), default=0.0)
+        self._kernel.ctx.chain = None
+        return most
 
     def _units(self, amount: float, pool: PoolState, what: str) -> float:
         if not amount >= 0:
