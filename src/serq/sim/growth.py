@@ -72,7 +72,7 @@ class Growth:
     def preempt(self, frame: HoldFrame, pool: PoolState) -> None:
         """Take a hold from its session, which queues again (12.7)."""
         s = frame.session
-        self._detach(s)
+        self.detach(s)
         pool.preemptions += 1
         at = frame.pools.index(pool)
         position = frame.position[at]
@@ -119,7 +119,7 @@ class Growth:
                 kept = None if limit is None else pool.round_down(min(limit, frame.position[i]))
                 self._kernel.holds.give_back(frame, i, kept)
 
-    def _detach(self, s: Session) -> None:
+    def detach(self, s: Session) -> None:
         """Take a session out of whatever it waits for."""
         job = s.job
         if job is not None:

@@ -17,7 +17,7 @@ from serq.sim.context import RunError
 from serq.sim.pools import PoolState
 from serq.sim.rng import Rng, StreamBank
 from serq.sim.samples import SampleList
-from serq.sim.sessions import Ops, Session, SessionEndError, StatementCompiler, TurnRecord, run_ops
+from serq.sim.sessions import Ops, RejectedError, Session, SessionEndError, StatementCompiler, TurnRecord, run_ops
 from serq.sim.stages import Job
 from serq.sim.stats import TimeAverage
 
@@ -99,8 +99,12 @@ class Population:
         ctx.session, ctx.rng = before
 
     def _life(self, s: Session) -> Any:
-        with suppress(SessionEndError):
+        try:
             yield from run_ops(self._session_block, s)
+        except RejectedError:
+            self._end_legs(s, None)
+        except SessionEndError:
+            pass
         self._end_session(s)
 
     def _end_session(self, s: Session) -> None:
@@ -134,11 +138,19 @@ class Population:
             s.root,
         )
         leg.turn = s.turn
+        s.root.legs_present.append(leg)
         leg.gen = self._leg(leg, s, body)
         self.make_ready(leg)
 
     def _leg(self, leg: Session, parent: Session, body: Ops) -> Any:
-        yield from run_ops(body, leg)
+        try:
+            yield from run_ops(body, leg)
+        except RejectedError:
+            root = leg.root
+            self._end_legs(root, leg)
+            self._throw_out(root)
+            return
+        leg.root.legs_present.remove(leg)
         for lease in leg.leases:
             lease.pool.reassign(lease, parent)
             parent.leases.append(lease)
@@ -147,6 +159,23 @@ class Population:
         if parent.joining and not parent.legs:
             parent.joining = False
             self.make_ready(parent)
+
+    def _end_legs(self, root: Session, running: Session | None) -> None:
+        """End every leg of a session that is rejected; `running` is the leg that was, if it was one."""
+        legs, root.legs_present, root.legs = root.legs_present, [], 0
+        for leg in legs:
+            if leg is not running:
+                self._throw_out(leg)
+            for lease in list(leg.leases):
+                self._kernel.leases.end(lease)
+
+    def _throw_out(self, s: Session) -> None:
+        """Let a session or leg that waits leave where it stands."""
+        self._kernel.growth.detach(s)
+        if s.gen is not None:
+            with suppress(SessionEndError, StopIteration):
+                s.gen.throw(SessionEndError)
+        s.gen = None
 
     def begin_turn(self, s: Session) -> None:
         if self._kernel.ctx.now >= self._kernel.program.warmup:

@@ -29,6 +29,7 @@ __all__ = [
     "HoldFrame",
     "Ops",
     "PreemptedError",
+    "RejectedError",
     "Session",
     "SessionEndError",
     "StatementCompiler",
@@ -50,6 +51,10 @@ class PreemptedError(Exception):
 
 class SessionEndError(Exception):
     """The session leaves."""
+
+
+class RejectedError(SessionEndError):
+    """The session leaves because it asks for more than there is, and its legs with it."""
 
 
 class TurnEndError(Exception):
@@ -90,6 +95,7 @@ class Session:
         "last_token",
         "leases",
         "legs",
+        "legs_present",
         "legs_started",
         "ready",
         "rng",
@@ -116,6 +122,7 @@ class Session:
         self.joining = False
         self.legs = 0
         self.legs_started = 0
+        self.legs_present: list[Session] = []
         self.admission = 0
         self.turn: TurnRecord | None = None if root is None else root.turn
         self.last_token: float | None = None
@@ -289,17 +296,18 @@ class StatementCompiler:
             s.attrs[kernel.slot_computed] = 0.0
             while True:
                 if kernel.holds.rejects(frame):
-                    raise SessionEndError
+                    raise RejectedError
                 kernel.holds.join(frame)
-                yield
                 try:
+                    yield
                     yield from run_ops(hold.body, s)
                 except PreemptedError as lost:
                     if lost.frame is not frame:
                         raise
                     continue
                 except SessionEndError:
-                    kernel.holds.end(frame, serve=False)
+                    if frame in s.holds:
+                        kernel.holds.end(frame, serve=False)
                     raise
                 kernel.holds.end(frame, serve=True)
                 return
