@@ -6,11 +6,10 @@ from serq import ir
 from serq.checks.hidden import HiddenFlow, refuse_decisions
 from serq.checks.progress import check_progress
 from serq.checks.signature import check_assigned
-from serq.checks.walk import assignments, reachable
+from serq.checks.stale import check_stale
 from serq.checks.whole import check_whole
 from serq.errors import SerqError, fail
 from serq.lowering.build import Build
-from serq.lowering.fold import parts, reads
 
 __all__ = ["check"]
 
@@ -20,7 +19,7 @@ def check(program: ir.Program, build: Build) -> None:
     starts = tuple(start for start in (program.init, program.turn, program.session) if start is not None)
     build.guard(lambda: _releases(build))
     build.guard(lambda: _legs(build))
-    build.guard(lambda: _stale(program, build, starts))
+    build.guard(lambda: check_stale(program, build.headers))
     build.guard(lambda: _hidden(program, build))
     if not build.seed:
         build.guard(lambda: check_whole(program, starts, build.whole_amounts(), build.place))
@@ -39,33 +38,6 @@ def _releases(build: Build) -> None:
 def _legs(build: Build) -> None:
     if build.fork_at is not None and not build.joins:
         raise fail("structure", "legs are started and never joined", build.fork_at, hint="add 'join;'")
-
-
-def _stale(program: ir.Program, build: Build, starts: tuple[int, ...]) -> None:
-    pairs = [pair for start in starts for pair in assignments(reachable(program, start))]
-    bound = {
-        slot
-        for start in starts
-        for statement in reachable(program, start)
-        if isinstance(statement, ir.Hold)
-        for slot, _ in statement.bindings
-    }
-    stale: set[int] = set()
-    while True:
-        more = {slot for slot, value in pairs if slot not in bound and (_live(value) or reads(value) & stale)}
-        if more <= stale:
-            break
-        stale |= more
-    for expr, what, at in build.headers:
-        for slot in sorted(reads(expr) & stale):
-            name = program.attrs[slot]
-            hint = f"read it when the hold is admitted: 'at admission ({name} = …)'"
-            message = f"{what} reads {name!r}, taken from live state that may have changed by the admission"
-            raise fail("lint", message, at, hint=hint)
-
-
-def _live(expr: ir.Expr) -> bool:
-    return any(isinstance(one, ir.Call) and one.ref is not None for one in parts(expr))
 
 
 def _hidden(program: ir.Program, build: Build) -> None:
