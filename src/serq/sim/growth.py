@@ -57,10 +57,10 @@ class Growth:
             ctx = self._kernel.ctx
             ctx.session = s
             ctx.decoding = 1.0 if job is not None and job.mode == "decode" else 0.0
-            ctx.admission = float(s.admission)
+            ctx.admission = float(found[0].admission)
             ctx.position = found[0].position[found[1]]
             keys = tuple([key(s.attrs) for key in pool.victim_keys])
-            candidates.append(((*keys, -float(s.admission)), found[0]))
+            candidates.append(((*keys, -ctx.admission), found[0]))
         return min(candidates, key=lambda item: item[0])[1] if candidates else None
 
     @staticmethod

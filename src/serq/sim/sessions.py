@@ -190,6 +190,7 @@ class HoldFrame:
     readings: list[Reading | None]
     distinct: bool
     advanced: bool = False
+    admission: int = 0
     joined_at: float = 0.0
     order: int = 0
     preempted: bool = False
