@@ -1,7 +1,8 @@
 """What a hold asks for may not rest on a state that has moved on by the time it is admitted.
 
 An attribute that was set from live state (a query of a pool or stage) is stale in the header of a hold: it would be
-read at every attempt, long after it was true.  Assignments are followed in the order in which a session meets them.
+read at every attempt, long after it was true.  Assignments are followed in the order in which a session meets them, as
+far as every way to the hold passes them.
 """
 
 from __future__ import annotations
@@ -50,15 +51,15 @@ class _Walk:
         match statement:
             case ir.Set(slot, value):
                 live = any(isinstance(part, ir.Call) and part.ref is not None for part in parts(value))
-                return state | {slot} if live or reads(value) & state else state - {slot}
+                return state | {slot} if live else state - {slot}
             case ir.Choose(slot):
                 return state - {slot}
             case ir.Hold():
                 return self._hold(statement, state)
             case ir.Branch(_, then, otherwise):
-                return self.block(then, state) | self.block(otherwise, state)
+                return self._inner(then, state) & self._inner(otherwise, state)
             case ir.While(_, body):
-                return self._repeated(body, state)
+                return self._inner(body, state)
             case ir.Fork(body):
                 self.block(body, state)
                 return state
@@ -69,20 +70,17 @@ class _Walk:
             case _:
                 return state
 
+    def _inner(self, index: int, state: _State) -> _State:
+        """A block inside: what it sets from live state may not have been set, so it is not held against those after."""
+        return self.block(index, state) & state
+
     def _hold(self, hold: ir.Hold, state: _State) -> _State:
         for slot, value in hold.bindings:
             self._read(value, state)
             state -= {slot}
         for value in _asked(hold):
             self._read(value, state)
-        return self.block(hold.body, state)
-
-    def _repeated(self, body: int, state: _State) -> _State:
-        while True:
-            after = state | self.block(body, state)
-            if after == state:
-                return state
-            state = after
+        return self._inner(hold.body, state)
 
     def _read(self, value: ir.Expr, state: _State) -> None:
         header = self._headers.get(id(value))
