@@ -183,6 +183,7 @@ class PoolState:
         lease.session = session
         if not lease.suspended:
             self.hold_units(lease, 0.0)
+        self.changed()
 
     def fits(self, units: float) -> bool:
         """Whether a new hold of `units` fits; cached units never prevent it."""
