@@ -294,7 +294,7 @@ class PoolState:
         """The entry to evict; a segment that is read, or has others below it, stays.
 
         Keys are evaluated entry by entry in the order of their places: a new entry takes the place its session's prefix
-        had before it was consumed, or the place that was left last.
+        had before it was consumed, or the place that was left last; so does what is left of a prefix and read no more.
         """
         if not self.evict_keys:
             return next((entry for entry in self.entries.values() if not entry.below and not entry.pins), None)
@@ -347,15 +347,18 @@ class PoolState:
         if parent is not None:
             parent.below += 1
         self.entries[entry.order] = entry
-        own = self._own_places.pop(owner.serial, None) if parent is None else None
+        self._put(entry, self._own_places.pop(owner.serial, None) if parent is None else None)
+        self.cached += size
+        return entry
+
+    def _put(self, entry: Entry, own: int | None = None) -> None:
+        """Give an entry its own place, or else the one that was left last, or else a new one."""
         if own is not None or self._free_places:
             entry.place = self._free_places.pop() if own is None else own
             self._places[entry.place] = entry
         else:
             entry.place = len(self._places)
             self._places.append(entry)
-        self.cached += size
-        return entry
 
     def renew(self, entry: Entry) -> None:
         """Make an entry the latest released."""
@@ -403,6 +406,10 @@ class PoolState:
         self.cached -= taken
         if entry.size <= 0:
             self.remove_entry(entry, in_use=entry.parent is None)
+        elif entry.parent is None:
+            self._own_places[serial] = entry.place
+            self._places[entry.place] = None
+            self._put(entry)
 
     # --- the next tier ------------------------------------------------------------------------------------------------
 
