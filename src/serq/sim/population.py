@@ -102,7 +102,7 @@ class Population:
         try:
             yield from run_ops(self._session_block, s)
         except RejectedError:
-            self._end_legs(s, None)
+            s.legs = 0  # they go on without it
         except SessionEndError:
             pass
         self._end_session(s)
@@ -138,7 +138,6 @@ class Population:
             s.root,
         )
         leg.turn = s.turn
-        s.root.legs_present.append(leg)
         leg.gen = self._leg(leg, s, body)
         self.make_ready(leg)
 
@@ -146,12 +145,11 @@ class Population:
         try:
             yield from run_ops(body, leg)
         except RejectedError:
-            root = leg.root
-            self._end_legs(root, leg)
-            self._throw_out(root)
-            return
-        leg.root.legs_present.remove(leg)
-        for lease in leg.leases:
+            self._reject(leg)
+        for lease in list(leg.leases):
+            if leg.root.serial not in self.present:
+                self._kernel.leases.end(lease)
+                continue
             lease.pool.reassign(lease, parent)
             parent.leases.append(lease)
         leg.leases = []
@@ -160,22 +158,17 @@ class Population:
             parent.joining = False
             self.make_ready(parent)
 
-    def _end_legs(self, root: Session, running: Session | None) -> None:
-        """End every leg of a session that is rejected; `running` is the leg that was, if it was one."""
-        legs, root.legs_present, root.legs = root.legs_present, [], 0
-        for leg in legs:
-            if leg is not running:
-                self._throw_out(leg)
-            for lease in list(leg.leases):
-                self._kernel.leases.end(lease)
-
-    def _throw_out(self, s: Session) -> None:
-        """Let a session or leg that waits leave where it stands."""
-        self._kernel.growth.detach(s)
-        if s.gen is not None:
+    def _reject(self, leg: Session) -> None:
+        """A leg asks for more than there is: its session leaves wherever it stands; other legs go on without it."""
+        root = leg.root
+        if root.serial not in self.present:
+            return
+        root.legs, root.joining = 0, False
+        self._kernel.growth.detach(root)
+        if root.gen is not None:
             with suppress(SessionEndError, StopIteration):
-                s.gen.throw(SessionEndError)
-        s.gen = None
+                root.gen.throw(SessionEndError)
+        root.gen = None
 
     def begin_turn(self, s: Session) -> None:
         if self._kernel.ctx.now >= self._kernel.program.warmup:

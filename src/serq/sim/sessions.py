@@ -54,7 +54,7 @@ class SessionEndError(Exception):
 
 
 class RejectedError(SessionEndError):
-    """The session leaves because it asks for more than there is, and its legs with it."""
+    """The session leaves because it, or a leg of it, asks for more than there is."""
 
 
 class TurnEndError(Exception):
@@ -95,7 +95,6 @@ class Session:
         "last_token",
         "leases",
         "legs",
-        "legs_present",
         "legs_started",
         "ready",
         "rng",
@@ -122,7 +121,6 @@ class Session:
         self.joining = False
         self.legs = 0
         self.legs_started = 0
-        self.legs_present: list[Session] = []
         self.admission = 0
         self.turn: TurnRecord | None = None if root is None else root.turn
         self.last_token: float | None = None
