@@ -13,6 +13,24 @@ WORK = "workload { arrive batch(2); }"
 REFUSED = [
     pytest.param(
         (
+            "fn main() { pool m { cap 9; preempt leases by (serial); } stage s : delay; server { hold m "
+            "(cost(m, 1)) { grow m (cost(m, 1)); run s (cost(s, 1)); } } }"
+        ),
+        WORK,
+        "structure",
+        id="leases of a pool that nobody leases",
+    ),
+    pytest.param(
+        (
+            "fn main() { device while { } engine e on while { tokens cap 8; scheduler { advance running; } "
+            "worker { forward (1); } } server { e (1, 1); } }"
+        ),
+        WORK,
+        "structure",
+        id="a device called by a word of the language",
+    ),
+    pytest.param(
+        (
             "fn main() { device g { r (a, b) = a; } engine e on g { tokens cap 8; scheduler { advance "
             "running; } worker { forward (r(1, 2)); } } server { e (1, 1); } }"
         ),

@@ -19,6 +19,8 @@ def check(program: ir.Program, build: Build) -> None:
     starts = tuple(start for start in (program.init, program.turn, program.session) if start is not None)
     build.guard(lambda: _releases(build))
     build.guard(lambda: _legs(build))
+    if not build.seed:
+        build.guard(lambda: _unleased(program, build))
     build.guard(lambda: check_stale(program, build.headers))
     build.guard(lambda: _hidden(program, build))
     if not build.seed:
@@ -33,6 +35,14 @@ def _releases(build: Build) -> None:
         if pool.name not in build.leased:
             message = f"nothing can be released here: no hold of {pool.name!r} encloses this, and nothing leases it"
             raise fail("structure", message, at)
+
+
+def _unleased(program: ir.Program, build: Build) -> None:
+    """A pool whose growth ends leases has some."""
+    for pool in build.pools:
+        if program.pools[pool.base].preempt.kind == "leases" and pool.name not in build.leased:
+            message = f"'preempt leases' has nothing to take: no hold leases {pool.name!r}"
+            raise fail("structure", message, pool.at)
 
 
 def _legs(build: Build) -> None:
