@@ -66,7 +66,7 @@ class Growth:
     @staticmethod
     def _candidates(pool: PoolState) -> list[tuple[Session, Job | None]]:
         if pool.engine is not None:
-            return [(job.session, job) for job in pool.engine.in_order() if job.session is not None]
+            return [(job.session, job) for job in pool.engine.jobs if job.session is not None]
         return [(s, s.job) for s, _ in pool.holding.values() if s.holds]
 
     def preempt(self, frame: HoldFrame, pool: PoolState) -> None:

@@ -11,36 +11,11 @@ from typing import Any
 import pytest
 
 from support import base_source, mm, row, source, write_database
-from tensor_cast import LeafOp, Miss, ProfilingDataSource, QueryResult
+from tensor_cast import LeafOp, Miss, ProfilingDataSource
 from tensor_cast.errors import DataFileError, InvalidValueError
 from tensor_cast.performance_model.profiling_database.readers import text_source
 from tensor_cast.performance_model.profiling_database.readers.text_source import read_lines
-
-BF16 = "DT_BF16;DT_BF16"
-LFS = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
-MM = {"aten.mm.default": {"kernel_type": "MatMulV2"}}
-TWO = {**MM, "aten.bmm.default": {"kernel_type": "BatchMatMulV2"}}
-HEADER = b"Input Shapes,Input Data Types,Duration(us)\n"
-LINE = b'"2,4,8;2,8,3",DT_BF16;DT_BF16,2.5\n'
-BMM = LeafOp.build("aten.bmm.default", [((2, 4, 8), "bf16"), ((2, 8, 3), "bf16")], [((2, 4, 3), "bf16")])
-
-
-def latency(answer: QueryResult | Miss) -> float:
-    assert isinstance(answer, QueryResult), str(answer)
-    return answer.latency_us
-
-
-def code(answer: QueryResult | Miss) -> str:
-    assert isinstance(answer, Miss), str(answer)
-    return answer.code
-
-
-def with_file(folder: Path, raw: bytes) -> ProfilingDataSource:
-    """A database of a good `MatMulV2.csv` and a `BatchMatMulV2.csv` of these bytes."""
-    write_database(folder, {"MatMulV2": [row("4,8;8,3", BF16, 1.5)]}, TWO)
-    (folder / "BatchMatMulV2.csv").write_bytes(raw)
-    return base_source(folder)
-
+from two_products import BF16, BMM, HEADER, LFS, LINE, MM, code, latency, with_file
 
 # --- files that cannot be used at all ---------------------------------------------------------------------------------
 

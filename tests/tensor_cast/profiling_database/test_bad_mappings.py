@@ -7,35 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from support import base_source, mm, row, write_database, write_table
-from tensor_cast import LeafOp, Miss, ProfilingDataSource, QueryResult, open_database
+from support import base_source, mm, row, write_table
+from tensor_cast import open_database
 from tensor_cast.errors import CastqError, DataFileError
 from tensor_cast.performance_model.profiling_database.op_mapping import OpMapping, load_op_mapping
-
-BF16 = "DT_BF16;DT_BF16"
-LFS = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
-MM = {"aten.mm.default": {"kernel_type": "MatMulV2"}}
-TWO = {**MM, "aten.bmm.default": {"kernel_type": "BatchMatMulV2"}}
-HEADER = b"Input Shapes,Input Data Types,Duration(us)\n"
-LINE = b'"2,4,8;2,8,3",DT_BF16;DT_BF16,2.5\n'
-BMM = LeafOp.build("aten.bmm.default", [((2, 4, 8), "bf16"), ((2, 8, 3), "bf16")], [((2, 4, 3), "bf16")])
-
-
-def latency(answer: QueryResult | Miss) -> float:
-    assert isinstance(answer, QueryResult), str(answer)
-    return answer.latency_us
-
-
-def code(answer: QueryResult | Miss) -> str:
-    assert isinstance(answer, Miss), str(answer)
-    return answer.code
-
-
-def with_file(folder: Path, raw: bytes) -> ProfilingDataSource:
-    """A database of a good `MatMulV2.csv` and a `BatchMatMulV2.csv` of these bytes."""
-    write_database(folder, {"MatMulV2": [row("4,8;8,3", BF16, 1.5)]}, TWO)
-    (folder / "BatchMatMulV2.csv").write_bytes(raw)
-    return base_source(folder)
+from two_products import BF16, LFS, latency
 
 
 def refused(folder: Path, text: str | bytes) -> DataFileError:

@@ -23,7 +23,10 @@ __all__ = ["EngineStage"]
 
 
 class EngineStage(StageState):
-    """Residents, the iteration that runs, and the one being formed."""
+    """Residents, the iteration that runs, and the one being formed.
+
+    `jobs` stands in the order of service: by the session's latest admission, then by joining.
+    """
 
     def __init__(self, kernel: Kernel, spec: ir.Stage, position: int) -> None:
         super().__init__(kernel, spec, position)
@@ -111,10 +114,6 @@ class EngineStage(StageState):
         if job.mode != "decode":
             self.prefilling -= 1
         self.changed()
-
-    def in_order(self) -> list[Job]:
-        """Residents by their session's latest admission, then by joining."""
-        return list(self.jobs)
 
     # --- forming an iteration -----------------------------------------------------------------------------------------
 
@@ -271,7 +270,7 @@ class EngineStage(StageState):
         return job if here and job is not None else True
 
     def _exclusive(self) -> None:
-        prefill = next((job for job in self.in_order() if job.mode != "decode"), None)
+        prefill = next((job for job in self.jobs if job.mode != "decode"), None)
         if prefill is not None:
             self.grant(prefill, self.budget)
             return
