@@ -123,9 +123,12 @@ def dtype_bytes(name: str) -> float:
     return _BYTES[canonical_dtype(name)]
 
 
-def profile_dtype(name: str) -> str | None:
-    """The Ascend database's name of a semantic dtype, or None where the database has no such dtype."""
-    return ASCEND_NAMES.get(name)
+def profile_dtype(name: str, *, strict: bool = False) -> str | None:
+    """The Ascend database's name of a semantic dtype, or None where the database has no such dtype.
+
+    Under strict matching `float16` is `DT_FLOAT16`, never the rows of `bfloat16`.
+    """
+    return "DT_FLOAT16" if strict and name == "float16" else ASCEND_NAMES.get(name)
 
 
 def canonical_ascend_dtype(name: str) -> str:

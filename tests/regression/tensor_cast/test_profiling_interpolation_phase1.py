@@ -156,7 +156,7 @@ def test_nd_groups_answer_before_nz_groups_and_never_mix(tmp_path: Path) -> None
     folder = write_database(tmp_path, {"MatMulV2": rows}, MM)
     answer = hit(source(folder).query(mm(150, 64, 64, "int8")))
     assert answer.latency_us == 200.0
-    assert answer.details["exact_fields"]["input_formats"] == ("ND", "ND")
+    assert answer.details["exact_fields"]["input_formats"] == ["ND", "ND"]
 
 
 def test_nz_weights_give_m_k_n(tmp_path: Path) -> None:

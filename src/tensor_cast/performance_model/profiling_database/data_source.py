@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from types import MappingProxyType
-from typing import Any, Final
+from typing import Any
 
 from tensor_cast.leaf import LeafOp
 from tensor_cast.records import OperatorRecord
 
 __all__ = [
     "DataSourcePerformanceModel",
-    "LazyDetails",
     "Miss",
     "MissReason",
     "QueryResult",
@@ -24,35 +22,6 @@ __all__ = [
     "SubKernelShapeInfo",
     "jsonable",
 ]
-
-_EMPTY: Final[Mapping[str, Any]] = MappingProxyType({})
-
-
-class LazyDetails(Mapping[str, Any]):
-    """Details that are put together when first read: most answers are used for their latency alone."""
-
-    __slots__ = ("_build", "_built")
-
-    def __init__(self, build: Callable[[], Mapping[str, Any]]) -> None:
-        self._build = build
-        self._built: Mapping[str, Any] | None = None
-
-    def _read(self) -> Mapping[str, Any]:
-        if self._built is None:
-            self._built = self._build()
-        return self._built
-
-    def __getitem__(self, key: str) -> Any:
-        return self._read()[key]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._read())
-
-    def __len__(self) -> int:
-        return len(self._read())
-
-    def __repr__(self) -> str:
-        return repr(dict(self._read()))
 
 
 class QuerySource(StrEnum):
@@ -69,6 +38,7 @@ class MissReason(StrEnum):
 
     # mapping and mode
     UNMAPPED = "unmapped"
+    LOOKUP_MISS = "lookup_miss"
     KERNEL_TYPE_MISSING = "compute_kernel_type_missing"
     QUERY_MODE_UNKNOWN = "query_mode_unknown"
     COMPUTE_SUBCATEGORY_UNKNOWN = "compute_subcategory_unknown"
@@ -150,11 +120,14 @@ class MissReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ShapeMatchInfo:
-    """Which shapes were asked for, which the row holds, and the rule that joined them."""
+    """Which shapes were asked for, which the row holds (lists of lists), and the rule that joined them."""
 
-    simulation_shapes: tuple[tuple[int, ...], ...]
-    kernel_shapes: tuple[tuple[float, ...], ...]
+    simulation_shapes: Sequence[Sequence[int]] = field(hash=False)
+    kernel_shapes: Sequence[Sequence[float]] = field(hash=False)
     shape_match_rule: str
+
+    def __post_init__(self) -> None:
+        _listed(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,21 +135,65 @@ class SubKernelShapeInfo:
     """`ShapeMatchInfo` of one child kernel of a composite."""
 
     kernel_type: str
-    simulation_shapes: tuple[tuple[int, ...], ...]
-    kernel_shapes: tuple[tuple[float, ...], ...]
+    simulation_shapes: Sequence[Sequence[int]] = field(hash=False)
+    kernel_shapes: Sequence[Sequence[float]] = field(hash=False)
     shape_match_rule: str
 
+    def __post_init__(self) -> None:
+        _listed(self)
 
-@dataclass(frozen=True, slots=True)
+
+def _listed(info: ShapeMatchInfo | SubKernelShapeInfo) -> None:
+    """Shapes as lists, as users of this class read and serialise them."""
+    for name in ("simulation_shapes", "kernel_shapes"):
+        object.__setattr__(info, name, [list(shape) for shape in getattr(info, name)])
+
+
+@dataclass(frozen=True)
 class QueryResult:
-    """A latency in microseconds with its source; `details` say which rows it rests on."""
+    """A latency in microseconds with its source; `details`, a plain dictionary, say which rows it rests on.
+
+    Survives `json` (the details), `pickle` and `copy`; equal results hash equal.
+    """
 
     latency_us: float
     confidence: float
     source: QuerySource
-    details: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
-    shape_match_info: ShapeMatchInfo | None = None
-    sub_kernel_shapes: tuple[SubKernelShapeInfo, ...] | None = None
+    details: dict[str, Any] = field(default_factory=dict, hash=False)
+    shape_match_info: ShapeMatchInfo | None = field(default_factory=lambda: None, hash=False)
+    sub_kernel_shapes: tuple[SubKernelShapeInfo, ...] | None = field(default=None, hash=False)
+
+    @classmethod
+    def later(
+        cls,
+        latency_us: float,
+        confidence: float,
+        source: QuerySource,
+        details: Callable[[], Mapping[str, Any]],
+        info: Callable[[], ShapeMatchInfo],
+    ) -> QueryResult:
+        """A result whose evidence is put together when somebody reads it."""
+        made = cls.__new__(cls)
+        made.__dict__.update(
+            latency_us=latency_us,
+            confidence=confidence,
+            source=source,
+            sub_kernel_shapes=None,
+            _later={"details": lambda: jsonable(details()), "shape_match_info": info},
+        )
+        return made
+
+    def __getattr__(self, name: str) -> Any:
+        pending = self.__dict__.get("_later")
+        if pending is None or name not in pending:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return self.__dict__.setdefault(name, pending[name]())
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
 
     def shape_debug_statistics(self) -> dict[str, str]:
         """The shapes behind the answer as text, for trace events."""
@@ -210,6 +227,10 @@ class QueryResult:
             parts.append(f"{method}({axes})" if axes else str(method))
         if rows := details.get("matched_row_meta"):
             parts.append("rows " + _row_names(rows))
+        if inexact := details.get("inexact_match"):
+            parts.append(f"matched by {inexact['rule']}: {', '.join(inexact['changes'])}")
+        if details.get("exact_match") == "strict":
+            parts.append("strict matching")
         if note := details.get("note"):
             parts.append(str(note))
         if "synthetic" in details:
@@ -245,7 +266,7 @@ class Miss:
 
     reason: MissReason
     subject: str = ""
-    details: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
+    details: dict[str, Any] = field(default_factory=dict, hash=False)
     partial: QueryResult | None = None
 
     @property
@@ -289,11 +310,21 @@ class Miss:
 
 
 class DataSourcePerformanceModel(ABC):
-    """A read-only source of operator latencies."""
+    """A read-only source of operator latencies; a source of one's own needs `lookup` only."""
 
-    @abstractmethod
+    @property
+    def last_miss_reason(self) -> str:
+        """Why this thread's last `lookup` answered None; read it only after a None or a PARTIAL."""
+        return ""
+
     def query(self, op: LeafOp | OperatorRecord) -> QueryResult | Miss:
-        """The answer, or the miss that says why there is none."""
+        """The answer, or the miss that says why there is none: here, what `lookup` left as its reason."""
+        found = self.lookup(op)
+        if found is not None:
+            return found
+        code, _, subject = self.last_miss_reason.partition(":")
+        known = code in MissReason._value2member_map_
+        return Miss(MissReason(code), subject) if known else Miss(MissReason.LOOKUP_MISS, self.last_miss_reason)
 
     @abstractmethod
     def lookup(self, op: LeafOp | OperatorRecord) -> QueryResult | None:
@@ -306,8 +337,10 @@ class DataSourcePerformanceModel(ABC):
 
 def jsonable(value: Any) -> Any:
     """Plain JSON values: tuples to lists, dataclasses and mappings to objects, numpy scalars to numbers."""
-    if value is None or isinstance(value, bool | int | float | str):
+    if value is None or isinstance(value, bool | int | str):
         return str(value) if isinstance(value, StrEnum) else value
+    if isinstance(value, float):
+        return float(value)
     if isinstance(value, Mapping):
         return {str(key): jsonable(item) for key, item in value.items()}
     if hasattr(value, "__dataclass_fields__"):

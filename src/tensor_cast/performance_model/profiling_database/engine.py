@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from tensor_cast.leaf import LeafOp
 from tensor_cast.performance_model.profiling_database.candidates import build_index
 from tensor_cast.performance_model.profiling_database.data_source import (
-    LazyDetails,
     Miss,
     MissReason,
     QueryResult,
@@ -26,6 +26,7 @@ from tensor_cast.performance_model.profiling_database.diagnostics import (
 from tensor_cast.performance_model.profiling_database.exact.context import ExactContext
 from tensor_cast.performance_model.profiling_database.interpolation_index import CandidateGroup, CandidateIndex
 from tensor_cast.performance_model.profiling_database.kernel_table import LABELS, ColumnTable, TensorTable
+from tensor_cast.performance_model.profiling_database.known_facts import open_facts, regime_facts, with_facts
 from tensor_cast.performance_model.profiling_database.many import Sweep, fill_exact, fill_interpolated
 from tensor_cast.performance_model.profiling_database.op_mapping import KernelPolicy, OperatorEntry
 from tensor_cast.performance_model.profiling_database.paths.path import OperatorPath, Target
@@ -48,7 +49,7 @@ class _Question:
 
     @property
     def searches(self) -> tuple[Search, ...]:
-        exact = (_exact,) if self.path.checks_exact else ()
+        exact = (_exact,) if self.path.exact_coordinates else ()
         return exact if self.measured_only else (*exact, _interpolate)
 
 
@@ -60,6 +61,8 @@ class _Plan:
     policy: KernelPolicy
     method: Method
     indexes: dict[str, CandidateIndex]
+    facts: frozenset[str]
+    extra: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,21 +99,23 @@ class InterpolationEngine:
             if isinstance(outcome, QueryResult):
                 return outcome
             attempts.append(outcome)
-        return _miss(question, attempts)
+        return _miss(question, attempts, self._context.exact_match)
 
     def answer_many(self, path: OperatorPath, leaf: LeafOp, entry: OperatorEntry, sweep: Sweep) -> None:
         """Answer the sweep's open points, kernel by kernel, as `answer` would one by one."""
         if path.refuses(self._context, leaf, entry) is not None:
             return
         for kernel in path.kernels(entry):
-            plan = self._plans.get((entry.name, kernel)) or self._plan(entry, kernel)
+            plan = self._plans.get((entry.name, kernel)) or self._plan(path, entry, kernel)
             if plan.table is None:
                 continue
-            targets = path.targets(self._context, leaf, entry, plan.table, plan.policy)
+            targets = self._targets(path, leaf, entry, plan, plan.table)
             seen = sweep.along(path.coordinates(sweep.varied, plan.policy))
             for target in () if isinstance(targets, Miss) else targets:
                 index = self.index(path, plan.table, entry, target.view)
-                groups = index.matching(target.regime, path.allow_extra, path.required(target, plan.table))
+                groups = index.matching(target.regime, plan.extra, path.required(target, plan.table))
+                if path.strict and open_facts(target, groups, plan.facts):
+                    continue
                 _fill(path, seen, _readings(path, plan.table, target, groups, []), plan.method)
 
     def index(
@@ -133,11 +138,11 @@ class InterpolationEngine:
 
     def _kernel(self, question: _Question, kernel: str) -> QueryResult | KernelAttempt:
         path, entry = question.path, question.entry
-        plan = self._plans.get((entry.name, kernel)) or self._plan(entry, kernel)
+        plan = self._plans.get((entry.name, kernel)) or self._plan(path, entry, kernel)
         if plan.table is None:
             problems = self._context.database.report(kernel).problems
             return KernelAttempt(kernel, path.table_missing, {"table": list(problems)})
-        targets = path.targets(self._context, question.leaf, entry, plan.table, plan.policy)
+        targets = self._targets(path, question.leaf, entry, plan, plan.table)
         if isinstance(targets, Miss):
             return KernelAttempt(kernel, targets.reason, {**targets.details, "subject": targets.subject})
         attempt: KernelAttempt | None = None
@@ -148,9 +153,21 @@ class InterpolationEngine:
             attempt = outcome if attempt is None else max(attempt, outcome, key=_depth)
         return attempt or KernelAttempt(kernel, path.final_reason, {})
 
-    def _plan(self, entry: OperatorEntry, kernel: str) -> _Plan:
-        plan = _Plan(self._context.database.table(kernel), self._policy(entry, kernel), self.method(entry, kernel), {})
+    def _plan(self, path: OperatorPath, entry: OperatorEntry, kernel: str) -> _Plan:
+        table = self._context.database.table(kernel)
+        facts = regime_facts(table) if isinstance(table, TensorTable) else frozenset()
+        extra = path.allow_extra | facts
+        plan = _Plan(table, self._policy(entry, kernel), self.method(entry, kernel), {}, facts, extra)
         return self._plans.setdefault((entry.name, kernel), plan)
+
+    def _targets(
+        self, path: OperatorPath, leaf: LeafOp, entry: OperatorEntry, plan: _Plan, table: TensorTable | ColumnTable
+    ) -> tuple[Target, ...] | Miss:
+        """The path's targets, with what the question knows of the facts that the table's rows record."""
+        targets = path.targets(self._context, leaf, entry, table, plan.policy)
+        if isinstance(targets, Miss) or not plan.facts:
+            return targets
+        return tuple(with_facts(target, leaf, self._context.parallel, plan.facts) for target in targets)
 
     def _target(
         self, question: _Question, plan: _Plan, table: TensorTable | ColumnTable, target: Target
@@ -159,7 +176,10 @@ class InterpolationEngine:
         index = plan.indexes.get(target.view)
         if index is None:
             index = plan.indexes.setdefault(target.view, self.index(path, table, question.entry, target.view))
-        groups = index.matching(target.regime, path.allow_extra, path.required(target, table))
+        groups = index.matching(target.regime, plan.extra, path.required(target, table))
+        unknown = open_facts(target, groups, plan.facts) if path.strict else {}
+        if unknown:
+            return _unknown_fact(table.kernel, target, unknown)
         if not groups:
             details = {
                 "rejected_rows": dict(index.rejected),
@@ -180,16 +200,15 @@ class InterpolationEngine:
         return _failed(path, table, index, target, failed)
 
     def _result(self, question: _Question, reading: _Reading, found: Found) -> QueryResult:
-        merged = found.merged
-        transformed = "seq" in found.axes and self._policy(question.entry, reading.table.kernel).axis_transform
-        info = ShapeMatchInfo(
-            question.leaf.tensor_shapes,
-            tuple([merged.places[vertex] for vertex in found.vertices]),
-            shape_rule(found, bool(transformed)),
-        )
-        details = LazyDetails(lambda: self._evidence(question, reading, found))
+        def info() -> ShapeMatchInfo:
+            transform = self._policy(question.entry, reading.table.kernel).axis_transform
+            places = [found.merged.places[vertex] for vertex in found.vertices]
+            rule = shape_rule(found, transform is not None and "seq" in found.axes)
+            return ShapeMatchInfo(question.leaf.tensor_shapes, places, rule)
+
         source = QuerySource.MEASURED if found.dim == 0 else QuerySource.INTERPOLATED
-        return QueryResult(found.latency_us, CONFIDENCE[found.dim], source, details, info)
+        evidence = partial(self._evidence, question, reading, found)
+        return QueryResult.later(found.latency_us, CONFIDENCE[found.dim], source, evidence, info)
 
     def _evidence(self, question: _Question, reading: _Reading, found: Found) -> dict[str, Any]:
         entry, target, table, label = question.entry, reading.target, reading.table, reading.pick.label
@@ -197,6 +216,7 @@ class InterpolationEngine:
         details = found_details(found, target, reading.group, table, policy.axis_transform)
         details |= {
             "confidence": CONFIDENCE[found.dim],
+            "exact_match": self._context.exact_match,
             "fallback_from": question.fallback_from,
             "query_mode": entry.query_mode,
             "interpolation_path": question.path.path_name(found.dim),
@@ -207,8 +227,16 @@ class InterpolationEngine:
         if entry.facts:
             details["mapping_facts"] = dict(entry.facts)
         if table.synthetic:
-            details["synthetic"] = self._context.database.mapping.header.get("provenance", "synthetic")
+            details["synthetic"] = self._context.provenance
         return details
+
+
+def _unknown_fact(kernel: str, target: Target, unknown: dict[str, set[Any]]) -> KernelAttempt:
+    """A strict question that leaves open in what the rows differ."""
+    name, values = next(iter(unknown.items()))
+    held = ", ".join(sorted(str(value) for value in values))
+    details = {"hint": f"rows differ in {name} ({held}): say which", "subject_field": name}
+    return KernelAttempt(kernel, MissReason.SEMANTIC_FIELD_MISSING, details, target)
 
 
 _AMBIGUOUS = (MissReason.AMBIGUOUS_DUPLICATE_COORDINATE, MissReason.KERNEL_VARIANT_AMBIGUOUS)
@@ -258,7 +286,7 @@ def _interpolate(path: OperatorPath, reading: _Reading, method: Method) -> Found
 
 
 def _fill(path: OperatorPath, sweep: Sweep, readings: list[_Reading], method: Method) -> None:
-    for reading in readings if path.checks_exact else ():
+    for reading in readings if path.exact_coordinates else ():
         fill_exact(sweep, reading.group, reading.target.axes, reading.pick, path.matchers())
     for reading in readings:
         groups = path.axis_groups(reading.target, reading.table)
@@ -281,11 +309,12 @@ def _failed(
     return KernelAttempt(table.kernel, reason, details, target, deciding)
 
 
-def _miss(question: _Question, attempts: list[KernelAttempt]) -> Miss:
+def _miss(question: _Question, attempts: list[KernelAttempt], exact_match: str) -> Miss:
     path, entry = question.path, question.entry
     decisive = max(attempts, key=_depth, default=None)
     details = miss_details(path.kernels(entry), attempts)
     details |= {
+        "exact_match": exact_match,
         "path_reason": str(path.final_reason),
         "interpolation_path": path.name,
         "query_mode": entry.query_mode,
@@ -294,7 +323,8 @@ def _miss(question: _Question, attempts: list[KernelAttempt]) -> Miss:
     }
     if decisive is None:
         return Miss(path.final_reason, details=details)
-    subject = str(decisive.details.get("subject", "")) if decisive.target is None else ""
+    shown = "subject" if decisive.target is None else "subject_field"
+    subject = str(decisive.details.get(shown, ""))
     return Miss(decisive.reason, subject, details)
 
 

@@ -83,7 +83,7 @@ class InterpolatingDataSource(DataSourcePerformanceModel):
         leaf = as_leaf(op)
         sweep = Sweep(axes)
         entry = self.base.entry(leaf)
-        path = None if entry is None else path_for(entry)
+        path = None if entry is None else path_for(entry, strict=self.base.context.strict)
         if entry is None or not isinstance(path, OperatorPath) or entry.zero_cost or entry.accepted_miss:
             raise InvalidValueError(f"query_many: {leaf.name} has no axes to vary in this database")
         if not path.owns(leaf):
@@ -127,13 +127,25 @@ class InterpolatingDataSource(DataSourcePerformanceModel):
             return accounted_zero(entry, leaf)
         path = self._paths.get(entry.name)
         if path is None:
-            path = self._paths.setdefault(entry.name, path_for(entry))
+            path = self._paths.setdefault(entry.name, path_for(entry, strict=self.base.context.strict))
         if isinstance(path, OperatorPath) and path.owns(leaf):
             return self.engine.answer(path, leaf, entry, "specialized_exact_miss")
-        found = self.base.answer(leaf)
+        if isinstance(path, OperatorPath) and self.base.asks_coordinates(entry):
+            return self._by_coordinates(path, leaf, entry)
+        found = self._base_answer(leaf)
         if isinstance(found, QueryResult) and found.source is not QuerySource.PARTIAL:
             return found
         return self._fall_back(path, leaf, entry, found)
+
+    def _by_coordinates(self, path: OperatorPath, leaf: LeafOp, entry: OperatorEntry) -> QueryResult | Miss:
+        """Where the base looks up the path's own coordinates: asked kernel by kernel, so that an interpolation in the
+        primary kernel comes before a measured row of an alternate (ruling 16)."""
+        answer = self.engine.answer(path, leaf, entry, "exact_miss")
+        return answer if isinstance(answer, QueryResult) else _with_base(answer, self.base.answer(leaf), "exact_miss")
+
+    def _base_answer(self, leaf: LeafOp) -> QueryResult | Miss:
+        """The base's own answer; a base of one's own that overrides `query` or `lookup` is asked through it."""
+        return self.base.query(leaf) if self.base.overridden else self.base.answer(leaf)
 
     def _fall_back(
         self, path: OperatorPath | Miss, leaf: LeafOp, entry: OperatorEntry, base: QueryResult | Miss

@@ -7,7 +7,7 @@ Source: profiling database facts section 5; seed RFC section 5.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -20,9 +20,20 @@ from tensor_cast.performance_model.profiling_database.table_layout import (
 )
 from tensor_cast.safe_yaml import LocatedYaml, load_yaml
 
-__all__ = ["KernelPolicy", "OpMapping", "OperatorEntry", "load_op_mapping"]
+__all__ = [
+    "EXACT_MATCH_MODES",
+    "KERNEL_TYPES",
+    "KernelPolicy",
+    "OpMapping",
+    "OperatorEntry",
+    "load_op_mapping",
+    "pinned_entry",
+]
 
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+
+EXACT_MATCH_MODES: Final = ("strict", "compatible")
+KERNEL_TYPES: Final = "kernel_types"  # attribute of a leaf whose parent knows which kernels run it
 
 _TOP_TEXT: Final = (
     "version",
@@ -37,6 +48,7 @@ _TOP_TEXT: Final = (
     "provenance",
     "format",
     "extends",
+    "exact_match",
     "notes",
 )
 _TOP_MAPS: Final = (
@@ -159,6 +171,11 @@ class OpMapping:
         return self.header.get("provenance", "").startswith("synthetic")
 
     @property
+    def strict(self) -> bool:
+        """Whether only the very operator matches (`exact_match: strict`); without the header the RFC's rules hold."""
+        return self.header.get("exact_match") == "strict"
+
+    @property
     def communication_data_ref(self) -> str | None:
         return self.header.get("communication_data_ref")
 
@@ -178,6 +195,12 @@ class OpMapping:
 
 
 _DEFAULT_POLICY: Final = KernelPolicy()
+
+
+def pinned_entry(entry: OperatorEntry | None, name: str, kernels: object) -> OperatorEntry:
+    """An operator's entry with the kernels that its parent is known to launch, first to last."""
+    first, *others = (str(kernel) for kernel in (kernels if isinstance(kernels, tuple) else (kernels,)))
+    return replace(entry or OperatorEntry(name), kernel_type=first, alternate_kernel_types=tuple(others))
 
 
 def load_op_mapping(path: Path, *, _chain: tuple[Path, ...] = ()) -> OpMapping:
@@ -229,6 +252,8 @@ class _Reader:
 
     def read(self, data: dict[str, Any]) -> OpMapping:
         header = {key: self._text(data[key], (key,)) for key in _TOP_TEXT if data.get(key) is not None}
+        if "exact_match" in header:
+            self._choice(header["exact_match"], EXACT_MATCH_MODES, ("exact_match",))
         sections = {key: self._map(data.get(key), (key,)) for key in _TOP_MAPS}
         self._unknown += [str(key) for key in data if key not in _TOP_TEXT and key not in _TOP_MAPS]
         operators = {

@@ -1,6 +1,6 @@
 """Exact lookup: a measured row that is the very operator, or a reasoned miss.
 
-Knows nothing of interpolation.  Source: exact-lookup facts, section 2 (order of dispatch).
+Asks the engine for measured coordinates only, never for an interpolation.  Source: exact-lookup facts, section 2.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from tensor_cast.devices import DeviceProfile
-from tensor_cast.leaf import LeafOp, Shape
+from tensor_cast.errors import InvalidValueError
+from tensor_cast.leaf import AttrValue, LeafOp, Shape
 from tensor_cast.parallel import ParallelConfig
 from tensor_cast.performance_model.profiling_database.data_source import (
     DataSourcePerformanceModel,
@@ -36,21 +37,32 @@ from tensor_cast.performance_model.profiling_database.exact.compute import (
     lookup_moe_fused,
 )
 from tensor_cast.performance_model.profiling_database.exact.context import ExactContext
-from tensor_cast.performance_model.profiling_database.op_mapping import OperatorEntry
+from tensor_cast.performance_model.profiling_database.op_mapping import (
+    EXACT_MATCH_MODES,
+    KERNEL_TYPES,
+    OperatorEntry,
+    pinned_entry,
+)
+from tensor_cast.performance_model.profiling_database.paths import path_for
 from tensor_cast.records import OperatorRecord, as_leaf
 
 __all__ = ["ProfilingDataSource"]
 
 _CACHED_ANSWERS = 1 << 16
 Handler = Callable[[LeafOp], QueryResult | Miss]
-_COORDINATE_MODES = ("attention_lightning_indexer", "attention_sparse_sharedkv")
+_COORDINATE_MODES = ("attention_lightning_indexer", "attention_sparse_sharedkv", "scatter_nd_update_mla")
+_NO_PLAIN_SHAPES = (*_COORDINATE_MODES, "attention_special")
+AMBIGUOUS = MissReason.AMBIGUOUS_DUPLICATE_COORDINATE
+_CODES_WITH_KERNELS = (MissReason.SUB_KERNEL_MISS, MissReason.ATTENTION_SUB_KERNEL_MISS)
 
 
 class ProfilingDataSource(DataSourcePerformanceModel):
     """Answers from measured rows only.
 
-    `data_dir` is a versioned database folder, a database name, or an opened database.  Answers are kept, so a repeated
-    question is one dictionary access; a new one costs a few index accesses, whatever the number of rows.
+    `data_dir` is a versioned database folder, a database name, or an opened database.  `exact_match` is `strict` (only
+    the very operator matches) or `compatible` (the RFC's padding, tolerance and dtype rules as well); by default what
+    the mapping's header says, and `compatible` without one.  Answers are kept, so a repeated question is one dictionary
+    access; a new one costs a few index accesses, whatever the number of rows.
     """
 
     def __init__(
@@ -58,11 +70,19 @@ class ProfilingDataSource(DataSourcePerformanceModel):
         data_dir: str | Path | ProfilingDatabase,
         device_profile: DeviceProfile | None = None,
         parallel_config: ParallelConfig | None = None,
+        *,
+        exact_match: str | None = None,
     ) -> None:
         database = data_dir if isinstance(data_dir, ProfilingDatabase) else open_database(data_dir)
-        self.context = ExactContext(database, device_profile, parallel_config or ParallelConfig())
+        if exact_match is not None and exact_match not in EXACT_MATCH_MODES:
+            allowed = ", ".join(EXACT_MATCH_MODES)
+            raise InvalidValueError(f"exact_match: expected one of {allowed}; got {exact_match!r}")
+        strict = database.mapping.strict if exact_match is None else exact_match == "strict"
+        self.context = ExactContext(database, device_profile, parallel_config or ParallelConfig(), strict)
         self._answer = lru_cache(maxsize=_CACHED_ANSWERS)(self.answer)
-        self._handlers: dict[str, Handler] = {}
+        self._handlers: dict[tuple[str, AttrValue], Handler] = {}
+        own = {name: getattr(ProfilingDataSource, name) for name in ("lookup", "query")}
+        self.overridden = frozenset(name for name, method in own.items() if getattr(type(self), name) is not method)
         self._last = threading.local()
 
     @property
@@ -84,8 +104,13 @@ class ProfilingDataSource(DataSourcePerformanceModel):
         return self.context.parallel.expert_parallel_size
 
     @property
+    def exact_match(self) -> str:
+        """How rows are matched: `strict` or `compatible`."""
+        return self.context.exact_match
+
+    @property
     def last_miss_reason(self) -> str:
-        """Reason of this thread's last miss; read it only after a None or a PARTIAL."""
+        """Reason of this thread's last miss: a bare code, with the kernels where a child of a composite missed."""
         return str(getattr(self._last, "reason", ""))
 
     @property
@@ -95,15 +120,20 @@ class ProfilingDataSource(DataSourcePerformanceModel):
         return info
 
     def query(self, op: LeafOp | OperatorRecord) -> QueryResult | Miss:
-        """The measured answer (PARTIAL for an incomplete composite), or the miss."""
+        """The measured answer (PARTIAL for an incomplete composite), or the miss.
+
+        A subclass that overrides `lookup` alone is asked through it.
+        """
+        if self.overridden == {"lookup"}:
+            return super().query(op)
         return self._answer(op if isinstance(op, LeafOp) else as_leaf(op))
 
     def lookup(self, op: LeafOp | OperatorRecord) -> QueryResult | None:
         """As `query`, with None for a miss and its reason in `last_miss_reason`."""
         leaf = as_leaf(op)
-        answer = self._answer(leaf)
+        answer = self.query(leaf) if self.overridden == {"query"} else self._answer(leaf)
         if isinstance(answer, Miss):
-            self._last.reason = answer.code
+            self._last.reason = _phase1_reason(answer)
             self._last.info = ShapeMatchInfo(tuple(spec.shape for spec in leaf.tensors), (), str(answer.reason))
             return None
         if answer.source is QuerySource.PARTIAL:
@@ -112,22 +142,29 @@ class ProfilingDataSource(DataSourcePerformanceModel):
         return answer
 
     def entry(self, op: LeafOp) -> OperatorEntry | None:
-        """The mapping entry of an operator."""
-        return self.database.mapping.operators.get(op.name)
+        """The mapping entry of an operator, narrowed to the kernels that a child of a composite is known to run."""
+        entry = self.database.mapping.operators.get(op.name)
+        pinned = op.attributes.get(KERNEL_TYPES)
+        return entry if pinned is None else pinned_entry(entry, op.name, pinned)
 
     def answer(self, leaf: LeafOp) -> QueryResult | Miss:
         """As `query`, without keeping the answer: for a caller that keeps its own."""
-        handler = self._handlers.get(leaf.name)
+        key = (leaf.name, leaf.attributes.get(KERNEL_TYPES))
+        handler = self._handlers.get(key)
         if handler is None:
             entry = self.entry(leaf)
             if entry is None:
                 return Miss(MissReason.UNMAPPED, leaf.name)
-            handler = self._handlers.setdefault(leaf.name, self._handler(entry))
+            handler = self._handlers.setdefault(key, self._handler(entry))
         return handler(leaf)
+
+    def asks_coordinates(self, entry: OperatorEntry) -> bool:
+        """Whether this source answers an entry's operators from the coordinates of their interpolation path alone."""
+        return not self.overridden and entry.query_mode in _COORDINATE_MODES
 
     def _handler(self, entry: OperatorEntry) -> Handler:
         """What answers an entry's operators; the first rule that applies wins."""
-        context, mode = self.context, entry.query_mode
+        context = self.context
         if "family" in entry.facts:
             from tensor_cast.performance_model.profiling_database.exact.tabulated import lookup_tabulated
 
@@ -136,6 +173,10 @@ class ProfilingDataSource(DataSourcePerformanceModel):
             return lambda leaf: lookup_composite(context, leaf, entry)
         if entry.category == "communication":
             return lambda leaf: lookup_communication(context, leaf, entry.kernel_type or "")
+        return self._strict_handler(entry) if context.strict else self._compatible_handler(entry)
+
+    def _compatible_handler(self, entry: OperatorEntry) -> Handler:
+        context, mode = self.context, entry.query_mode
         if mode == "attention_special":
             return lambda leaf: _attention(context, leaf, entry)
         if mode == "elementwise":
@@ -144,18 +185,38 @@ class ProfilingDataSource(DataSourcePerformanceModel):
             return lambda leaf: lookup_moe_fused(context, leaf, entry)
         if mode in _COORDINATE_MODES:
             return lambda leaf: self._at_coordinates(leaf, entry)
+        return self._plain_handler(entry, lambda leaf: self._compute(leaf, entry))
+
+    def _strict_handler(self, entry: OperatorEntry) -> Handler:
+        """Coordinates of the path's own regime; plain shapes where the path leaves matches to the base."""
+        path = path_for(entry, strict=True)
+
+        def answer(leaf: LeafOp) -> QueryResult | Miss:
+            if isinstance(path, Miss):
+                return self._compute(leaf, entry)
+            found = self._at_coordinates(leaf, entry)
+            if isinstance(found, QueryResult) or path.owns(leaf) or entry.query_mode in _NO_PLAIN_SHAPES:
+                return found
+            plain = self._compute(leaf, entry)
+            return found if isinstance(plain, Miss) and found.reason is AMBIGUOUS else plain
+
+        return answer if entry.query_mode is not None else self._plain_handler(entry, answer)
+
+    def _plain_handler(self, entry: OperatorEntry, compute: Handler) -> Handler:
         if entry.zero_cost or entry.accepted_miss:
             return lambda leaf: accounted_zero(entry, leaf)
         if not entry.kernels:
             return lambda leaf: Miss(MissReason.KERNEL_TYPE_MISSING, leaf.name)
-        return lambda leaf: lookup_compute(context, leaf, entry.kernels, entry.tc_input_count)
+        return compute
+
+    def _compute(self, leaf: LeafOp, entry: OperatorEntry) -> QueryResult | Miss:
+        return lookup_compute(self.context, leaf, entry.kernels, entry.tc_input_count)
 
     def _at_coordinates(self, leaf: LeafOp, entry: OperatorEntry) -> QueryResult | Miss:
         """The measured row at a leaf's own coordinates, for leaves that plain shapes cannot match."""
         from tensor_cast.performance_model.profiling_database.engine import InterpolationEngine
-        from tensor_cast.performance_model.profiling_database.paths import path_for
 
-        path = path_for(entry)
+        path = path_for(entry, strict=self.context.strict)
         if isinstance(path, Miss):
             return path
         engine = self.context.cached(("coordinate_engine",), lambda: InterpolationEngine(self.context))
@@ -166,6 +227,11 @@ class ProfilingDataSource(DataSourcePerformanceModel):
 def _attention(context: ExactContext, leaf: LeafOp, entry: OperatorEntry) -> QueryResult | Miss:
     params = attention_params(leaf)
     return params if isinstance(params, Miss) else lookup_attention(context, leaf, entry.kernels, params)
+
+
+def _phase1_reason(miss: Miss) -> str:
+    """The bare code; only a missed child of a composite names its kernels (exact-lookup facts, section 10)."""
+    return miss.code if miss.reason in _CODES_WITH_KERNELS else str(miss.reason)
 
 
 def _no_measured_point(miss: Miss) -> Miss:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ def test_tokens_interpolate_after_reordering(tmp_path: Path) -> None:
     assert details["axis_boundary"] == {"tokens": [100.0, 200.0]}
     assert (details["candidate_count"], [meta["line"] for meta in details["matched_row_meta"]]) == (2, [2, 3])
     assert (details["fallback_from"], details["interpolation_path"]) == ("exact_miss", "scatter_nd_update_mla_1d")
-    assert details["exact_fields"]["cache_shape"] == (226048, 128)
+    assert details["exact_fields"]["cache_shape"] == [226048, 128]
 
 
 def test_a_single_row_at_the_coordinate_is_measured(tmp_path: Path) -> None:
@@ -173,15 +174,19 @@ def test_without_any_table_both_kernels_are_named(tmp_path: Path) -> None:
     assert answer.details["base_miss_reason"] == "csv_not_found"
 
 
-def test_the_base_matches_rows_of_the_operators_own_order_only(tmp_path: Path) -> None:
-    """RFC 3.1: a base-owned exact lookup comes first and cannot mistake (cache, index, update) for the leaf."""
+def test_the_base_reads_the_rows_order_of_operands(tmp_path: Path) -> None:
+    """RFC 3.1: the base owns exact matches of this leaf, so it reads (cache, index, update) itself."""
     source = data(tmp_path, {SCATTER: [scatter_row(100, 10.0, cache=(100, 128))]})
     for index in ("int32", "int64"):
         leaf = scatter(100, cache=(100, 128), index=index)
-        assert (
-            miss(InterpolatingDataSource(source.base, disable_interpolation=True).query(leaf)).code == "shape_mismatch"
-        )
-        assert hit(source.query(leaf)).latency_us == 10.0
+        measured = InterpolatingDataSource(source.base, disable_interpolation=True)
+        assert hit(measured.query(leaf)) == replace(hit(source.query(leaf)), details=hit(measured.query(leaf)).details)
+        assert hit(measured.query(leaf)).latency_us == 10.0
+    between = scatter(150, cache=(226048, 128))
+    assert (
+        miss(InterpolatingDataSource(source.base, disable_interpolation=True).query(between)).code
+        == "regime_key_unmatched"
+    )
 
 
 def test_latency_columns_are_not_mixed(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def test_broadcast_and_full_operands_never_mix(tmp_path: Path) -> None:
     asked = (192, 7168)  # halfway between 128 and 256
     vector = hit(source.query(binary(asked, (7168,), asked)))
     assert vector.latency_us == 15.0
-    assert vector.details["exact_fields"]["broadcast_pattern"] == ((2, ("same", "same")), (1, ("missing", "same")))
+    assert vector.details["exact_fields"]["broadcast_pattern"] == [[2, ["same", "same"]], [1, ["missing", "same"]]]
     assert hit(source.query(binary(asked, asked, asked))).latency_us == 150.0
 
 

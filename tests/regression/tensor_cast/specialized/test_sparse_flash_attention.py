@@ -46,7 +46,7 @@ def test_tokens_interpolate(tmp_path: Path) -> None:
     assert (details["candidate_count"], [meta["line"] for meta in details["matched_row_meta"]]) == (2, [2, 3])
     assert (details["fallback_from"], details["interpolation_path"]) == ("exact_miss", "sparse_attention_1d")
     assert (details["phase"], details["topk"], details["grouping_source"]) == ("mixed", 2048, "runtime_values")
-    assert details["exact_fields"]["cache_shape"] == (1766, 128, 512)
+    assert details["exact_fields"]["cache_shape"] == [1766, 128, 512]
 
 
 def test_cache_blocks_are_no_axis(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from tensor_cast.dtypes import profile_dtype
 from tensor_cast.leaf import LeafOp, Shape, TensorSpec
@@ -107,20 +107,21 @@ def kv_head_count(query: TensorSpec, key: TensorSpec, sparse_mode: int) -> int:
 def lookup_attention(
     context: ExactContext, leaf: LeafOp, kernels: tuple[str, ...], params: AttentionParams
 ) -> QueryResult | Miss:
-    """The row nearest in context length; ties go to the earliest row."""
+    """The row nearest in context length, then in tokens; ties go to the earliest row."""
     tables = [table for kernel in kernels if (table := context.tensor_table(kernel)) is not None]
     if not tables:
         return csv_missing(context, kernels)
-    best: tuple[int, TensorTable, int] | None = None
+    best: tuple[tuple[int, int], TensorTable, int] | None = None
     for table in tables:
         index = context.cached(("attention", table.kernel), lambda table=table: _ContextIndex(table))  # type: ignore[misc]
-        for gap, row in index.near(params):
-            if best is None or gap < best[0]:
-                best = (gap, table, row)
+        agrees = context.agreement(table, leaf)
+        for gaps, row in index.near(params):
+            if (best is None or gaps < best[0]) and (agrees is None or agrees(row)):
+                best = (gaps, table, row)
     if best is None:
         details = {"attempted_kernel_types": list(kernels), "target_axes": {"seq": float(params.avg_seq_len)}}
         return Miss(MissReason.SHAPE_MISMATCH, details=details)
-    _, table, row = best
+    gaps, table, row = best
     return measured(
         context,
         table,
@@ -130,7 +131,19 @@ def lookup_attention(
         avg_seq_len=sequence_length(table, row),
         sparse_mode=params.sparse_mode,
         num_kv_heads=params.num_kv_heads,
+        **_inexact(params, gaps, table, row),
     )
+
+
+def _inexact(params: AttentionParams, gaps: tuple[int, int], table: TensorTable, row: int) -> dict[str, Any]:
+    """What the tolerances took for equal: the context, the tokens."""
+    changes = []
+    if gaps[0]:
+        changes.append(f"seq {sequence_length(table, row)} -> {params.avg_seq_len}")
+    query = table.inputs[row][0]
+    if gaps[1] and query is not None:
+        changes.append(f"q_tokens {to_nd(query.shape, query.format)[0]} -> {params.tokens}")
+    return {"inexact_match": {"rule": "tolerance" if gaps[0] else "padding", "changes": changes}} if changes else {}
 
 
 def sequence_column(table: TensorTable) -> str | None:
@@ -183,18 +196,18 @@ class _ContextIndex:
         for rows in (*self._groups.values(), *self._flat.values()):
             rows.sort()
 
-    def near(self, params: AttentionParams) -> list[tuple[int, int]]:
-        """(gap, row) within the tolerance: nearest context, then equal before padded tokens, then file order."""
+    def near(self, params: AttentionParams) -> list[tuple[tuple[int, int], int]]:
+        """((context gap, token gap), row) within the tolerance: nearest context, then tokens, then file order."""
         rows = (
             *_window(self._groups.get((params.heads, params.head_dim, params.dtype), []), params.avg_seq_len),
             *_window(self._flat.get((params.heads * params.head_dim, params.dtype), []), params.avg_seq_len),
         )
         found = [
-            (abs(seq - params.avg_seq_len), tokens != params.tokens, row)
+            ((abs(seq - params.avg_seq_len), abs(tokens - params.tokens)), row)
             for seq, row, tokens in rows
             if tokens_match(params.tokens, tokens) and self._runtime_equal(row, params)
         ]
-        return [(gap, row) for gap, _, row in sorted(found)]
+        return sorted(found)
 
     def _runtime_equal(self, row: int, params: AttentionParams) -> bool:
         table = self._table

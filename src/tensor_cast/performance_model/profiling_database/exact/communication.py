@@ -6,8 +6,12 @@ Source: exact-lookup facts, section 8.
 from __future__ import annotations
 
 from bisect import bisect_left
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
 
-from tensor_cast.dtypes import dtype_bytes
+from tensor_cast.dtypes import canonical_ascend_dtype, canonical_dtype, dtype_bytes, profile_dtype
+from tensor_cast.errors import UnknownNameError
 from tensor_cast.leaf import LeafOp
 from tensor_cast.performance_model.profiling_database.data_source import (
     Miss,
@@ -16,13 +20,14 @@ from tensor_cast.performance_model.profiling_database.data_source import (
     QuerySource,
     ShapeMatchInfo,
 )
-from tensor_cast.performance_model.profiling_database.exact.context import ExactContext
+from tensor_cast.performance_model.profiling_database.exact.context import ExactContext, merged_meta
+from tensor_cast.performance_model.profiling_database.interpolation_math import linear_interp
 from tensor_cast.performance_model.profiling_database.readers.communication_csv import (
     CommunicationRow,
     CommunicationTable,
 )
 
-__all__ = ["alpha_beta", "lookup_communication", "lookup_message", "rank_group"]
+__all__ = ["Message", "alpha_beta", "lookup_communication", "lookup_message", "rank_group"]
 
 
 def rank_group(leaf: LeafOp) -> tuple[int, ...] | None:
@@ -42,48 +47,146 @@ def lookup_communication(context: ExactContext, leaf: LeafOp, kernel: str) -> Qu
     size = int(tensor.numel * dtype_bytes(tensor.dtype))
     if leaf.name.startswith("tensor_cast.reduce_scatter"):
         size //= len(group)
-    return lookup_message(context, kernel, size, group, (tensor.shape,))
+    return lookup_message(context, kernel, Message(size, group, tensor.dtype, (tensor.shape,)))
 
 
-def lookup_message(
-    context: ExactContext,
-    kernel: str,
-    message_bytes: int,
-    group: tuple[int, ...],
-    shapes: tuple[tuple[int, ...], ...] = (),
-) -> QueryResult | Miss:
-    """The latency of one message size over one group of ranks."""
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What a collective moves: bytes of one rank, the ranks, the dtype, and the shapes it stands for."""
+
+    size_bytes: int
+    group: tuple[int, ...]
+    dtype: str
+    shapes: tuple[tuple[int, ...], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SizePoint:
+    """One message size: its representative latency and the rows behind it, in file order."""
+
+    message_bytes: int
+    latency_us: float
+    rows: tuple[CommunicationRow, ...]
+
+
+def lookup_message(context: ExactContext, kernel: str, message: Message) -> QueryResult | Miss:
+    """The latency of one message size over one group of ranks.
+
+    Between two sizes: compatible matching fits a line to the whole group and clamps it to the two neighbours, strict
+    matching takes the line between the two neighbours, and compares dtypes.  Both answer from the same representatives.
+    """
     table = context.database.communication_table(kernel)
     if table is None:
         problems = context.database.report(kernel).problems
         raw = any(problem.startswith("missing_column") for problem in problems)
         reason = MissReason.CSV_FORMAT_RAW if raw else MissReason.CSV_NOT_FOUND
-        return Miss(reason, details={"attempted_kernel_types": [kernel], "tables": {kernel: problems}})
-    tier = None if context.device is None else context.device.topology_tier(group)
-    rows = table.rows(len(group), tier)
-    sizes = [row.message_bytes for row in rows]
-    at = bisect_left(sizes, message_bytes)
-    if at < len(rows) and sizes[at] == message_bytes:
-        return _result(context, table, rows[at].latency_us, 0.9, QuerySource.MEASURED, tier, shapes, (rows[at],))
-    if at in (0, len(rows)):
-        return _outside(kernel, message_bytes, sizes, len(group), tier)
-    low, high = rows[at - 1], rows[at]
-    alpha, beta = context.cached(("alpha_beta", kernel, len(group), tier), lambda: alpha_beta(rows))
-    bounds = sorted((low.latency_us, high.latency_us))
-    latency = min(max(alpha + beta * message_bytes, bounds[0]), bounds[1])
-    return _result(context, table, latency, 0.8, QuerySource.INTERPOLATED, tier, shapes, (low, high))
+        return Miss(reason, details={"attempted_kernel_types": [kernel], "tables": {kernel: list(problems)}})
+    return _Question(context, table, message).answer()
 
 
-def _outside(kernel: str, size: int, sizes: list[int], devices: int, tier: int | None) -> Miss:
-    details: dict[str, object] = {
-        "attempted_kernel_types": [kernel],
-        "target_axes": {"message_bytes": float(size)},
-        "num_devices": devices,
-        "topology_tier": tier,
-    }
-    if sizes:
-        details["measured_range"] = {"message_bytes": (float(sizes[0]), float(sizes[-1]))}
-    return Miss(MissReason.SHAPE_MISMATCH, details=details)
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """One message put to one table."""
+
+    context: ExactContext
+    table: CommunicationTable
+    message: Message
+
+    @property
+    def tier(self) -> int | None:
+        device = self.context.device
+        return None if device is None else device.topology_tier(self.message.group)
+
+    def answer(self) -> QueryResult | Miss:
+        points = self._points()
+        if not points and self._rows():
+            return self._other_dtype()
+        size, sizes = self.message.size_bytes, [point.message_bytes for point in points]
+        at = bisect_left(sizes, size)
+        if at < len(points) and sizes[at] == size:
+            return self._result(points[at].latency_us, 0.9, (points[at],))
+        if at in (0, len(points)):
+            return self._outside(sizes)
+        low, high = points[at - 1], points[at]
+        if self.context.strict:
+            latency = linear_interp(size, low.message_bytes, low.latency_us, high.message_bytes, high.latency_us)
+            return self._result(latency, 0.8, (low, high), "linear_1d")
+        key = ("alpha_beta", self.table.kernel, len(self.message.group), self.tier)
+        alpha, beta = self.context.cached(key, lambda: alpha_beta(self._rows()))
+        bounds = sorted((low.latency_us, high.latency_us))
+        return self._result(min(max(alpha + beta * size, bounds[0]), bounds[1]), 0.8, (low, high), "alpha_beta_clamped")
+
+    def _rows(self) -> tuple[CommunicationRow, ...]:
+        return self.table.rows(len(self.message.group), self.tier)
+
+    def _points(self) -> tuple[SizePoint, ...]:
+        """The measured sizes, one representative each: the first row, or under strict matching the median."""
+        dtype = self.message.dtype if self.context.strict else ""
+        key = ("sizes", self.table.kernel, len(self.message.group), self.tier, dtype)
+        return self.context.cached(key, self._merged)
+
+    def _merged(self) -> tuple[SizePoint, ...]:
+        strict = self.context.strict
+        by_size: dict[int, list[CommunicationRow]] = {}
+        for row in self._rows():
+            if not strict or _same_dtype(row.dtype, self.message.dtype):
+                by_size.setdefault(row.message_bytes, []).append(row)
+        return tuple(
+            SizePoint(size, median(row.latency_us for row in rows) if strict else rows[0].latency_us, tuple(rows))
+            for size, rows in sorted(by_size.items())
+        )
+
+    def _result(
+        self, latency_us: float, confidence: float, points: tuple[SizePoint, ...], method: str = ""
+    ) -> QueryResult:
+        details: dict[str, Any] = {
+            "kernel_type": self.table.kernel,
+            "exact_match": self.context.exact_match,
+            "topology_tier": self.tier,
+            "matched_row_meta": [self._meta(point) for point in points],
+        }
+        if method:
+            details |= {"method": method, "axes": ["message_bytes"], "interpolation_dim": 1}
+        if self.table.synthetic:
+            details["synthetic"] = self.context.provenance
+        source = QuerySource.INTERPOLATED if method else QuerySource.MEASURED
+        return QueryResult(latency_us, confidence, source, details, ShapeMatchInfo(self.message.shapes, (), "comm"))
+
+    def _meta(self, point: SizePoint) -> dict[str, Any]:
+        rows = point.rows if self.context.strict else point.rows[:1]
+        facts = [
+            {"file": self.table.source, "line": r.line, "latency_us": r.latency_us, "message_bytes": r.message_bytes}
+            for r in rows
+        ]
+        return merged_meta(facts, point.latency_us)
+
+    def _other_dtype(self) -> Miss:
+        held = ", ".join(sorted({row.dtype for row in self._rows()}))
+        differs = {"dtype": {"asked": self.message.dtype, "measured": held}}
+        details = {"attempted_kernel_types": [self.table.kernel], "exact_match": "strict", "regime_differs_in": differs}
+        return Miss(MissReason.REGIME_KEY_UNMATCHED, details=details)
+
+    def _outside(self, sizes: list[int]) -> Miss:
+        details: dict[str, Any] = {
+            "attempted_kernel_types": [self.table.kernel],
+            "exact_match": self.context.exact_match,
+            "target_axes": {"message_bytes": float(self.message.size_bytes)},
+            "num_devices": len(self.message.group),
+            "topology_tier": self.tier,
+        }
+        if sizes:
+            details["measured_range"] = {"message_bytes": (float(sizes[0]), float(sizes[-1]))}
+        return Miss(MissReason.SHAPE_MISMATCH, details=details)
+
+
+def _same_dtype(recorded: str, asked: str) -> bool:
+    """A blank cell is not known; `FLOAT16`, `DT_FLOAT16`, `fp16` and `float16` are one name."""
+    if not recorded.strip() or canonical_ascend_dtype(recorded) == profile_dtype(asked, strict=True):
+        return True
+    try:
+        return canonical_dtype(recorded.strip().lower().removeprefix("dt_")) == asked
+    except UnknownNameError:
+        return False
 
 
 def alpha_beta(rows: tuple[CommunicationRow, ...]) -> tuple[float, float]:
@@ -96,28 +199,3 @@ def alpha_beta(rows: tuple[CommunicationRow, ...]) -> tuple[float, float]:
         return mean_y, 0.0
     beta = sum((row.message_bytes - mean_x) * (row.latency_us - mean_y) for row in rows) / spread
     return mean_y - beta * mean_x, beta
-
-
-def _result(
-    context: ExactContext,
-    table: CommunicationTable,
-    latency: float,
-    confidence: float,
-    source: QuerySource,
-    tier: int | None,
-    shapes: tuple[tuple[int, ...], ...],
-    rows: tuple[CommunicationRow, ...],
-) -> QueryResult:
-    details: dict[str, object] = {
-        "kernel_type": table.kernel,
-        "topology_tier": tier,
-        "matched_row_meta": [
-            {"file": table.source, "line": row.line, "latency_us": row.latency_us, "message_bytes": row.message_bytes}
-            for row in rows
-        ],
-    }
-    if source is QuerySource.INTERPOLATED:
-        details |= {"method": "alpha_beta_clamped", "axes": ["message_bytes"], "interpolation_dim": 1}
-    if table.synthetic:
-        details["synthetic"] = context.database.mapping.header.get("provenance", "synthetic")
-    return QueryResult(latency, confidence, source, details, ShapeMatchInfo(shapes, (), "comm"))

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from tensor_cast.dtypes import dtype_bytes, profile_dtype
-from tensor_cast.leaf import LeafOp
+from tensor_cast.leaf import LeafOp, TensorSpec
 from tensor_cast.performance_model.decomposition import SubKernel, decompose, is_decomposable
 from tensor_cast.performance_model.profiling_database.data_source import (
     Miss,
@@ -23,7 +23,7 @@ from tensor_cast.performance_model.profiling_database.exact.attention import (
     average_context,
     lookup_attention,
 )
-from tensor_cast.performance_model.profiling_database.exact.communication import lookup_message, rank_group
+from tensor_cast.performance_model.profiling_database.exact.communication import Message, lookup_message, rank_group
 from tensor_cast.performance_model.profiling_database.exact.compute import lookup_compute
 from tensor_cast.performance_model.profiling_database.exact.context import ExactContext
 from tensor_cast.performance_model.profiling_database.op_mapping import OperatorEntry
@@ -64,7 +64,14 @@ def _collective(context: ExactContext, leaf: LeafOp, kernel: str) -> QueryResult
         return Miss(MissReason.INVALID_ARGS, details={"hint": "two matrices and a rank_group are needed"})
     width = 2.0 if left.dtype in _QUANTISED_INPUT else dtype_bytes(left.dtype)
     size = int(left.shape[0] * right.shape[-1] * width)
-    return lookup_message(context, kernel, size, group, (left.shape, right.shape))
+    return lookup_message(context, kernel, Message(size, group, _summed_dtype(leaf, left), (left.shape, right.shape)))
+
+
+def _summed_dtype(leaf: LeafOp, left: TensorSpec) -> str:
+    """What the collective adds up: the product's output."""
+    if leaf.outputs:
+        return leaf.outputs[0].dtype
+    return "bfloat16" if left.dtype in _QUANTISED_INPUT else left.dtype
 
 
 def _decomposed(context: ExactContext, leaf: LeafOp, entry: OperatorEntry) -> QueryResult | Miss:
@@ -117,6 +124,7 @@ def _summed(parts: list[tuple[str, QueryResult]], kernel: str, confidence: float
         "kernel_type": kernel,
         "sub_kernel_durations": [(name, part.latency_us) for name, part in parts],
         "composite": True,
+        "exact_match": parts[0][1].details.get("exact_match", "compatible"),
         "note": note,
         "matched_row_meta": [row for _, part in parts for row in part.details.get("matched_row_meta", ())],
     }

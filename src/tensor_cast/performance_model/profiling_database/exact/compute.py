@@ -5,11 +5,13 @@ Source: exact-lookup facts, sections 4 to 6.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from tensor_cast.dtypes import profile_dtype, profile_dtype_bytes
 from tensor_cast.leaf import LeafOp, Shape, TensorSpec
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason, QueryResult
+from tensor_cast.performance_model.profiling_database.exact.agreement import parse_ep_size
 from tensor_cast.performance_model.profiling_database.exact.context import (
     ExactContext,
     csv_missing,
@@ -27,14 +29,15 @@ from tensor_cast.performance_model.profiling_database.shapes import (
     strip_leading_one,
 )
 
-__all__ = ["lookup_compute", "lookup_elementwise", "lookup_moe_fused", "parse_ep_size"]
+__all__ = ["lookup_compute", "lookup_elementwise", "lookup_moe_fused"]
 
 
 def lookup_compute(
     context: ExactContext, leaf: LeafOp, kernels: tuple[str, ...], input_count: int | None
 ) -> QueryResult | Miss:
     """The best row of the first kernel that has one."""
-    shapes, dtypes = leaf.tensor_shapes[:input_count], profile_dtypes(leaf.tensor_dtypes[:input_count])
+    strict = context.strict
+    shapes, dtypes = leaf.tensor_shapes[:input_count], profile_dtypes(leaf.tensor_dtypes[:input_count], strict=strict)
     inputs: tuple[TensorSpec, ...] | None = None
     found_table = False
     for kernel in kernels:
@@ -42,10 +45,11 @@ def lookup_compute(
         if index is None:
             continue
         found_table = True
-        match = None if dtypes is None else index.identical(shapes, dtypes)
+        accept = context.agreement(index.table, leaf)
+        match = None if dtypes is None or strict or accept is not None else index.identical(shapes, dtypes)
         if match is None:
-            inputs = inputs or profile_inputs(leaf, input_count)
-            match = None if inputs is None else index.find(inputs)
+            inputs = inputs or profile_inputs(leaf, input_count, strict=strict)
+            match = None if inputs is None else index.find(inputs, accept)
         if match is not None:
             return measured(context, index.table, match, leaf)
     if not found_table:
@@ -85,12 +89,17 @@ def lookup_elementwise(context: ExactContext, leaf: LeafOp, entry: OperatorEntry
     match = index.find(strip_leading_one(leaf.outputs[0].shape), wanted)
     if match is None:
         return miss
-    result = measured(context, table, match, leaf, rule="elementwise", query_mode="elementwise")
     held = index.dtype(match.row)
+    notes: dict[str, Any] = {"query_mode": "elementwise"}
+    if match.rule.rank is Rank.PADDED:
+        shapes = (table.row_outputs(match.row) or ())[0].shape, leaf.outputs[0].shape
+        notes["inexact_match"] = {"rule": "padding", "changes": [f"output {list(shapes[0])} -> {list(shapes[1])}"]}
+    result = measured(context, table, match, leaf, rule="elementwise", **notes)
     if held == wanted:
         return result
     scale = profile_dtype_bytes(wanted) / profile_dtype_bytes(held)
-    return rescaled(result, scale, 0.9, dtype_scale=scale)
+    note = {"rule": "dtype scale", "changes": [f"{held} -> {wanted}"]}
+    return rescaled(result, scale, 0.9, dtype_scale=scale, inexact_match=note)
 
 
 class _OutputIndex:
@@ -116,14 +125,17 @@ class _OutputIndex:
         flat = (target[0] * target[1], target[2]) if len(target) == 3 else target
         rows = set(self._by_size.get(TensorSpec(target, dtype).numel, ()))
         rows.update(self._by_block.get(_rounded(target), ()), self._by_block.get(_rounded(flat), ()))
-        best: RowMatch | None = None
-        for row in sorted(rows):
-            rank = _output_rank(target, flat, self._outputs[row].shape)
+        best: tuple[tuple[Rank, bool, int, int], RowMatch] | None = None
+        for row in rows:
+            held = self._outputs[row]
+            rank = _output_rank(target, flat, held.shape)
             if rank is None or not self._comparable(row, dtype):
                 continue
-            if best is None or rank < best.rule.rank:
-                best = RowMatch(row, InputRule("elementwise", rank))
-        return best
+            added = abs(held.numel - math.prod(target)) if rank is Rank.PADDED else 0
+            order = (rank, held.dtype != dtype, added, row)
+            if best is None or order < best[0]:
+                best = order, RowMatch(row, InputRule("elementwise", rank))
+        return None if best is None else best[1]
 
     def _comparable(self, row: int, dtype: str) -> bool:
         held = self._outputs[row].dtype
@@ -147,17 +159,6 @@ def _output_rank(target: Shape, flat: Shape, row: Shape) -> Rank | None:
     return None
 
 
-def parse_ep_size(cell: str | None) -> int | None:
-    """A positive integer from an `EP Size` cell (integral floats allowed), else None."""
-    if cell is None:
-        return None
-    try:
-        value = float(cell)
-    except ValueError:
-        return None
-    return int(value) if value > 0 and value.is_integer() else None
-
-
 def lookup_moe_fused(context: ExactContext, leaf: LeafOp, entry: OperatorEntry) -> QueryResult | Miss:
     """A fused dispatch-FFN-combine row on the inputs the entry counts, and on EP size where the table has it."""
     kernel = entry.kernel_type or ""
@@ -172,7 +173,13 @@ def lookup_moe_fused(context: ExactContext, leaf: LeafOp, entry: OperatorEntry) 
     inputs = profile_inputs(leaf, entry.tc_input_count)
     if index is None or inputs is None:
         return _no_row(leaf, (kernel,), inputs)
-    match = index.find(inputs, (lambda row: parse_ep_size(table.cell(row, "EP Size")) == ep_size) if has_ep else None)
+    agrees = context.agreement(table, leaf)
+    match = index.find(
+        inputs,
+        lambda row: (
+            (not has_ep or parse_ep_size(table.cell(row, "EP Size")) == ep_size) and (agrees is None or agrees(row))
+        ),
+    )
     if match is None:
         return _no_row(leaf, (kernel,), inputs)
     return measured(context, table, match, leaf, ep_size=ep_size)

@@ -6,14 +6,14 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, TypeVar
+from statistics import median, pstdev
+from typing import Any, Final, TypeVar
 
 from tensor_cast.devices import DeviceProfile
 from tensor_cast.dtypes import profile_dtype
 from tensor_cast.leaf import LeafOp, TensorSpec
 from tensor_cast.parallel import ParallelConfig
 from tensor_cast.performance_model.profiling_database.data_source import (
-    LazyDetails,
     Miss,
     MissReason,
     QueryResult,
@@ -21,21 +21,28 @@ from tensor_cast.performance_model.profiling_database.data_source import (
     ShapeMatchInfo,
 )
 from tensor_cast.performance_model.profiling_database.database import ProfilingDatabase
-from tensor_cast.performance_model.profiling_database.exact.row_index import RowIndex, RowMatch
+from tensor_cast.performance_model.profiling_database.exact.agreement import agreement, fact_names
+from tensor_cast.performance_model.profiling_database.exact.inexact import describe_changes
+from tensor_cast.performance_model.profiling_database.exact.row_index import Accept, RowIndex, RowMatch
 from tensor_cast.performance_model.profiling_database.kernel_table import ColumnTable, TensorTable
 
-__all__ = ["ExactContext", "csv_missing", "measured", "profile_dtypes", "profile_inputs"]
+__all__ = ["ExactContext", "csv_missing", "measured", "merged_meta", "profile_dtypes", "profile_inputs"]
 
 T = TypeVar("T")
+_MANY_ROWS: Final = 16
 
 
 @dataclass
 class ExactContext:
-    """Shared by the lookups of one data source; indexes are built once per key, under a lock."""
+    """Shared by the lookups of one data source; indexes are built once per key, under a lock.
+
+    `strict`: only the very operator matches; otherwise the RFC's padding, tolerance and dtype rules hold as well.
+    """
 
     database: ProfilingDatabase
     device: DeviceProfile | None = None
     parallel: ParallelConfig = field(default_factory=ParallelConfig)
+    strict: bool = False
     _indexes: dict[tuple[Any, ...], Any] = field(default_factory=dict)
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
@@ -51,6 +58,11 @@ class ExactContext:
                 kept: T = self._indexes[key]
                 return kept
 
+    @property
+    def exact_match(self) -> str:
+        """The word of the mapping header for how rows are matched."""
+        return "strict" if self.strict else "compatible"
+
     def tensor_table(self, kernel: str) -> TensorTable | None:
         """The kernel's rows when they are recorded as tensors."""
         table = self.database.table(kernel)
@@ -58,24 +70,35 @@ class ExactContext:
 
     def row_index(self, kernel: str, input_count: int | None) -> RowIndex | None:
         """The index over a kernel's inputs, or None where the kernel has no table."""
-        found: RowIndex | None = self._indexes.get(("rows", kernel, input_count))
+        key = ("rows", kernel, input_count)
+        found: RowIndex | None = self._indexes.get(key)
         if found is None:
             table = self.tensor_table(kernel)
             if table is not None:
-                found = self.cached(("rows", kernel, input_count), lambda: RowIndex(table, input_count))
+                found = self.cached(key, lambda: RowIndex(table, input_count, strict=self.strict))
         return found
+
+    def agreement(self, table: TensorTable, leaf: LeafOp) -> Accept | None:
+        """What tells rows that contradict what the question knows; None where nothing can."""
+        names = self.cached(("facts", table.kernel), lambda: fact_names(table))
+        return agreement(table, leaf, self.parallel) if names else None
+
+    @property
+    def provenance(self) -> str:
+        """What the mapping says of rows that were not measured."""
+        return self.database.mapping.header.get("provenance", "synthetic")
 
 
 @lru_cache(maxsize=4096)
-def profile_dtypes(dtypes: tuple[str, ...]) -> tuple[str, ...] | None:
+def profile_dtypes(dtypes: tuple[str, ...], *, strict: bool = False) -> tuple[str, ...] | None:
     """Semantic dtypes under the database's names; None where one has no name."""
-    names = [profile_dtype(dtype) for dtype in dtypes]
+    names = [profile_dtype(dtype, strict=strict) for dtype in dtypes]
     return None if None in names else tuple(str(name) for name in names)
 
 
-def profile_inputs(leaf: LeafOp, input_count: int | None) -> tuple[TensorSpec, ...] | None:
+def profile_inputs(leaf: LeafOp, input_count: int | None, *, strict: bool = False) -> tuple[TensorSpec, ...] | None:
     """The leaf's tensors under the database's dtype names; None where a dtype has no name."""
-    names = profile_dtypes(leaf.tensor_dtypes[:input_count])
+    names = profile_dtypes(leaf.tensor_dtypes[:input_count], strict=strict)
     if names is None:
         return None
     return tuple([TensorSpec(spec.shape, name) for spec, name in zip(leaf.tensors, names, strict=False)])
@@ -97,17 +120,51 @@ def measured(
     rule: str | None = None,
     **details: Any,
 ) -> QueryResult:
-    """The result for one measured row."""
-    latency = table.exact_latency
+    """The result for one measured row, or for the median of the repeats that a strict match found."""
+    choice = table.exact_latency
+    rows = _representative(table, match)
+    latency = choice.numbers[match.row] if len(rows) == 1 else median(choice.numbers[row] for row in rows)
 
     def evidence() -> dict[str, Any]:
-        found = {"kernel_type": table.kernel, **details, "matched_row_meta": [table.row_meta(match.row, latency)]}
+        found = {"kernel_type": table.kernel, "exact_match": context.exact_match, **details}
+        found["matched_row_meta"] = [merged_meta([table.row_meta(row, choice) for row in rows], latency)]
+        changes = [] if context.strict else describe_changes(table, match, leaf)
+        if changes and "inexact_match" not in found:
+            found["inexact_match"] = {"rule": match.rule.name if rule is None else rule, "changes": changes}
         if table.synthetic:
-            found["synthetic"] = context.database.mapping.header.get("provenance", "synthetic")
+            found["synthetic"] = context.provenance
         return found
 
-    info = ShapeMatchInfo(leaf.tensor_shapes, table.input_shapes[match.row], rule or match.rule.name)
-    return QueryResult(latency.numbers[match.row], confidence, QuerySource.MEASURED, LazyDetails(evidence), info)
+    def info() -> ShapeMatchInfo:
+        return ShapeMatchInfo(leaf.tensor_shapes, table.input_shapes[match.row], rule or match.rule.name)
+
+    return QueryResult.later(latency, confidence, QuerySource.MEASURED, evidence, info)
+
+
+def _representative(table: TensorTable, match: RowMatch) -> tuple[int, ...]:
+    """The rows merged into one answer: of several repeats those measured in the file's preferred column."""
+    if len(match.rows) < 2:
+        return (match.row,)
+    choice = table.exact_latency
+    best = min(choice.label(row) for row in match.rows)
+    return tuple(row for row in match.rows if choice.label(row) == best)
+
+
+def merged_meta(rows: list[dict[str, Any]], latency_us: float) -> dict[str, Any]:
+    """One row's facts, or those of several repeats of one coordinate with count and spread."""
+    if len(rows) == 1:
+        return rows[0]
+    latencies = [row["latency_us"] for row in rows]
+    return rows[0] | {
+        "aggregation": "median",
+        "latency_us": latency_us,
+        "duplicate_count": len(rows),
+        "duplicate_row_indices": [row.get("row_index", row.get("row", row["line"])) for row in rows[:_MANY_ROWS]],
+        "duplicate_row_meta": rows[:_MANY_ROWS],
+        "duplicate_latency_min_us": min(latencies),
+        "duplicate_latency_max_us": max(latencies),
+        "duplicate_latency_std_us": pstdev(latencies),
+    }
 
 
 def rescaled(result: QueryResult, factor: float, confidence: float, **details: Any) -> QueryResult:

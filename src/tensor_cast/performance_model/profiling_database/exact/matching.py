@@ -76,9 +76,10 @@ _MERGE: Final = InputRule("merge_last_dims", Rank.RESHAPED)
 _MERGE_PADDING: Final = InputRule("merge_last_dims+padding", Rank.PADDED)
 
 
-def dtype_key(kernel: str, name: str) -> str:
-    """The dtype as a match key: kernels with relaxed dtypes take BF16 and FLOAT for one."""
-    return "FLOAT_GROUP" if kernel in RELAXED_DTYPE_KERNELS and name in _RELAXED_DTYPES else name
+def dtype_key(kernel: str, name: str, *, strict: bool = False) -> str:
+    """The dtype as a match key: kernels with relaxed dtypes take BF16 and FLOAT for one, unless matching is strict."""
+    relaxed = not strict and kernel in RELAXED_DTYPE_KERNELS and name in _RELAXED_DTYPES
+    return "FLOAT_GROUP" if relaxed else name
 
 
 def match_input(target: Shape, row: Shape, kernel: str, position: int) -> InputRule | None:

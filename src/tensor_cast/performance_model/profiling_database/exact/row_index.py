@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Final
 
@@ -39,17 +39,26 @@ Key = tuple[tuple[str, ...], tuple[object, ...]]
 
 @dataclass(frozen=True, slots=True)
 class RowMatch:
-    """A row that matches, and the rule that joined it."""
+    """A row that matches, the rule that joined it, and the inputs as that rule read them.
+
+    Under strict matching `rows` are all repeats of the operator, of which the row is the first.
+    """
 
     row: int
     rule: InputRule
+    asked: tuple[TensorSpec, ...] = ()
+    rows: tuple[int, ...] = ()
 
 
 class RowIndex:
-    """Rows of one table, their inputs cut to the first `input_count` (None = all)."""
+    """Rows of one table, their inputs cut to the first `input_count` (None = all).
 
-    def __init__(self, table: TensorTable, input_count: int | None) -> None:
+    `strict`: no padding, no relaxed dtypes, and every repeat of the best rule is found.
+    """
+
+    def __init__(self, table: TensorTable, input_count: int | None, *, strict: bool = False) -> None:
         self.table = table
+        self.strict = strict
         self._kernel = table.kernel
         self._latency = table.exact_latency.numbers
         self._specs = tuple([specs[:input_count] for specs in table.logical_inputs])
@@ -67,9 +76,27 @@ class RowIndex:
         return None if row is None else RowMatch(row, IDENTITY)
 
     def find(self, inputs: tuple[TensorSpec, ...], accept: Accept | None = None) -> RowMatch | None:
-        """The best row for inputs whose dtypes are database names; ties go to the first row in file order."""
-        best: RowMatch | None = None
+        """The best row for inputs whose dtypes are database names.
+
+        Best rule first, then the nearest row, then file order; a strict index takes every row of the best rule.
+        """
         forms = normalised_forms(self._kernel, inputs)
+        return self._repeats(forms, accept) if self.strict else self._nearest(forms, accept)
+
+    def _repeats(self, forms: tuple[tuple[TensorSpec, ...], ...], accept: Accept | None) -> RowMatch | None:
+        found: list[RowMatch] = []
+        for form in forms:
+            for row in self._sizes().get(self._size_key(form), ()):
+                rule = self._match(row, form)
+                if rule is not None and rule.rank is not Rank.PADDED and (accept is None or accept(row)):
+                    found.append(RowMatch(row, rule, form))
+        if not found:
+            return None
+        best = min(found, key=lambda match: (match.rule.rank, match.row))
+        return replace(best, rows=tuple(sorted({m.row for m in found if m.rule.rank is best.rule.rank})))
+
+    def _nearest(self, forms: tuple[tuple[TensorSpec, ...], ...], accept: Accept | None) -> RowMatch | None:
+        best: RowMatch | None = None
         for form in forms:
             for row in self._sizes().get(self._size_key(form), ()):
                 best = self._better(best, row, form, accept)
@@ -90,9 +117,15 @@ class RowIndex:
         rule = self._match(row, form)
         if rule is None or (accept is not None and not accept(row)):
             return best
-        if best is None or (rule.rank, row) < (best.rule.rank, best.row):
-            return RowMatch(row, rule)
-        return best
+        match = RowMatch(row, rule, form)
+        return match if best is None or self._order(match) < self._order(best) else best
+
+    def _order(self, match: RowMatch) -> tuple[Rank, int, int]:
+        """Best rule, then the fewest added elements, then file order."""
+        held = self._specs[match.row]
+        padded = match.rule.rank is Rank.PADDED
+        added = sum(abs(a.numel - h.numel) for a, h in zip(match.asked, held, strict=True)) if padded else 0
+        return match.rule.rank, added, match.row
 
     def _match(self, row: int, form: tuple[TensorSpec, ...]) -> InputRule | None:
         recorded = self._specs[row]
@@ -101,15 +134,17 @@ class RowIndex:
         rules = []
         for i, (asked, held) in enumerate(zip(form, recorded, strict=True)):
             rule = match_input(asked.shape, held.shape, self._kernel, i)
-            if rule is None or dtype_key(self._kernel, asked.dtype) != dtype_key(self._kernel, held.dtype):
+            if rule is None or self._dtype(asked) != self._dtype(held):
                 return None
             rules.append(rule)
         return combine_rules(rules)
 
+    def _dtype(self, spec: TensorSpec) -> str:
+        return dtype_key(self._kernel, spec.dtype, strict=self.strict)
+
     def _size_key(self, specs: tuple[TensorSpec, ...]) -> Key:
-        kernel = self._kernel
         return (
-            tuple([dtype_key(kernel, spec.dtype) for spec in specs]),
+            tuple([self._dtype(spec) for spec in specs]),
             tuple([math.prod(spec.shape) for spec in specs]),
         )
 
@@ -135,7 +170,7 @@ class RowIndex:
         return found
 
     def _block_keys(self, specs: tuple[TensorSpec, ...], *, target: bool) -> Iterator[Key]:
-        dtypes = tuple([dtype_key(self._kernel, spec.dtype) for spec in specs])
+        dtypes = tuple([self._dtype(spec) for spec in specs])
         options = []
         for position, spec in enumerate(specs):
             shapes = self._target_shapes(spec.shape) if target else _row_shapes(spec.shape)

@@ -26,7 +26,7 @@ COMPUTE_SUBCATEGORIES = frozenset({"compute_scale", "quantized_matmul"})
 
 
 @cache
-def _paths() -> dict[str, OperatorPath]:
+def _paths(strict: bool) -> dict[str, OperatorPath]:
     from tensor_cast.performance_model.profiling_database.paths.cache_update import CacheUpdatePath
     from tensor_cast.performance_model.profiling_database.paths.dense_attention import DenseAttentionPath
     from tensor_cast.performance_model.profiling_database.paths.dispatch_ffn_combine import (
@@ -46,23 +46,23 @@ def _paths() -> dict[str, OperatorPath]:
     from tensor_cast.performance_model.profiling_database.paths.tabulated import TabulatedPath
 
     return {
-        "moe_fused": DispatchFFNCombinePath(),
-        "elementwise": ElementwisePath(),
-        "attention_lightning_indexer": LightningIndexerPath(),
-        "attention_sparse_sharedkv": SparseFlashAttentionPath(),
-        "attention_special": DenseAttentionPath(),
-        "scatter_nd_update_mla": CacheUpdatePath(),
-        "compute_scale": DynamicQuantPath(),
-        "quantized_matmul": QuantizedMatmulPath(),
-        "matmul": MatmulPath(),
-        "generic": GenericComputePath(),
-        "tabulated": TabulatedPath(),
+        "moe_fused": DispatchFFNCombinePath(strict),
+        "elementwise": ElementwisePath(strict),
+        "attention_lightning_indexer": LightningIndexerPath(strict),
+        "attention_sparse_sharedkv": SparseFlashAttentionPath(strict),
+        "attention_special": DenseAttentionPath(strict),
+        "scatter_nd_update_mla": CacheUpdatePath(strict),
+        "compute_scale": DynamicQuantPath(strict),
+        "quantized_matmul": QuantizedMatmulPath(strict),
+        "matmul": MatmulPath(strict),
+        "generic": GenericComputePath(strict),
+        "tabulated": TabulatedPath(strict),
     }
 
 
-def path_for(entry: OperatorEntry) -> OperatorPath | Miss:
+def path_for(entry: OperatorEntry, *, strict: bool = False) -> OperatorPath | Miss:
     """The path an entry's selectors lead to, or the miss that says why there is none."""
-    paths = _paths()
+    paths = _paths(strict)
     if "family" in entry.facts:
         return paths["tabulated"]
     if entry.composite:

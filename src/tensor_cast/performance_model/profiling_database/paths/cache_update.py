@@ -48,7 +48,7 @@ class CacheUpdatePath(OperatorPath):
         named = [
             TensorSpec(spec.shape, name, spec.format)
             for spec in roles
-            if spec is not None and (name := _kernel_dtype(spec)) is not None
+            if spec is not None and (name := _kernel_dtype(spec, self.strict)) is not None
         ]
         place = _place(table.kernel, tuple(named)) if len(named) == 3 else None
         if place is None:
@@ -65,9 +65,11 @@ class CacheUpdatePath(OperatorPath):
         return "scatter_shape_unextractable" if place is None else Candidate(*place)
 
 
-def _kernel_dtype(spec: TensorSpec) -> str | None:
+def _kernel_dtype(spec: TensorSpec, strict: bool) -> str | None:
     """The database name; the simulator's int64 slot mapping is the kernel's INT32."""
-    return "INT32" if spec.role == "index" and spec.dtype == "int64" else profile_dtype(spec.dtype)
+    if spec.role == "index" and spec.dtype == "int64":
+        return "INT32"
+    return profile_dtype(spec.dtype, strict=strict)
 
 
 def _place(kernel: str, tensors: tuple[TensorSpec, ...]) -> tuple[dict[str, float], RegimeKey] | None:

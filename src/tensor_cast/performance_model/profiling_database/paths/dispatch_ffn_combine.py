@@ -43,7 +43,7 @@ class DispatchFFNCombinePath(OperatorPath):
         table: TensorTable | ColumnTable,
         policy: KernelPolicy,
     ) -> tuple[Target, ...] | Miss:
-        place = leaf_place(leaf, context.parallel.expert_parallel_size or 0)
+        place = leaf_place(leaf, context.parallel.expert_parallel_size or 0, strict=self.strict)
         if isinstance(place, Miss):
             return place
         notes = {"ep_size": place.ep_size, "quant_subtype": place.subtype}

@@ -12,7 +12,7 @@ from typing import Final
 from tensor_cast.dtypes import profile_dtype
 from tensor_cast.leaf import LeafOp, Shape, TensorSpec
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
-from tensor_cast.performance_model.profiling_database.exact.compute import parse_ep_size
+from tensor_cast.performance_model.profiling_database.exact.agreement import parse_ep_size
 from tensor_cast.performance_model.profiling_database.kernel_table import TensorTable
 from tensor_cast.performance_model.profiling_database.points import RegimeKey
 from tensor_cast.performance_model.profiling_database.shapes import to_nd
@@ -80,7 +80,7 @@ class ExpertsPlace:
         )
 
 
-def leaf_place(leaf: LeafOp, ep_size: int) -> ExpertsPlace | Miss:
+def leaf_place(leaf: LeafOp, ep_size: int, *, strict: bool = False) -> ExpertsPlace | Miss:
     """The call's place, or the miss that names what it lacks."""
     subtype = quant_subtype_of_operator(leaf.name)
     x, ids = leaf.role("x"), leaf.role("expert_indices")
@@ -91,7 +91,8 @@ def leaf_place(leaf: LeafOp, ep_size: int) -> ExpertsPlace | Miss:
         return Miss(MissReason.TOPK_UNEXTRACTABLE, details={"hint": f"expert_indices ({tokens}, topk) needed"})
     gmm1 = _stacked(leaf.roles("gmm1_weight"), hidden, hidden_first=True)
     gmm2 = _stacked(leaf.roles("gmm2_weight"), hidden, hidden_first=False)
-    dtypes = [profile_dtype(spec.dtype) for spec in (x, *leaf.roles("gmm1_weight")[:1], *leaf.roles("gmm2_weight")[:1])]
+    operands = (x, *leaf.roles("gmm1_weight")[:1], *leaf.roles("gmm2_weight")[:1])
+    dtypes = [profile_dtype(spec.dtype, strict=strict) for spec in operands]
     if gmm1 is None or gmm2 is None:
         return Miss(MissReason.MOE_FUSED_TARGET_UNEXTRACTABLE, details={"hint": "GMM1 and GMM2 weight shapes needed"})
     if None in dtypes:

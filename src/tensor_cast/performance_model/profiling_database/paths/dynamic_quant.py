@@ -63,7 +63,7 @@ class DynamicQuantPath(OperatorPath):
         x = leaf.role("x") or (leaf.tensors[0] if leaf.tensors else None)
         if x is None:
             return Miss(MissReason.TARGET_UNAVAILABLE, table.kernel, {"cause": "input_shape_missing"})
-        names = [_quant_dtype(x.dtype), *(profile_dtype(spec.dtype) for spec in leaf.outputs)]
+        names = [_quant_dtype(x.dtype), *(profile_dtype(spec.dtype, strict=self.strict) for spec in leaf.outputs)]
         if None in names:
             return Miss(MissReason.TARGET_UNAVAILABLE, table.kernel, {"cause": "dtype_without_a_database_name"})
         dtypes = [str(name) for name in names]

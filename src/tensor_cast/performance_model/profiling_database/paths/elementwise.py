@@ -76,8 +76,8 @@ class ElementwisePath(OperatorPath):
             return Miss(
                 MissReason.ELEMENTWISE_OUTPUT_UNAVAILABLE, details={"hint": "give the output's shape and dtype"}
             )
-        inputs, output = leaf_tensors(leaf), leaf.outputs[0]
-        dtype = profile_dtype(output.dtype)
+        inputs, output = leaf_tensors(leaf, strict=self.strict), leaf.outputs[0]
+        dtype = profile_dtype(output.dtype, strict=self.strict)
         if inputs is None or dtype is None:
             return Miss(
                 MissReason.ELEMENTWISE_INPUT_SIGNATURE_UNAVAILABLE, details={"hint": "a dtype has no database name"}

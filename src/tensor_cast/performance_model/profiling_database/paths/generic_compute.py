@@ -57,7 +57,7 @@ class GenericComputePath(OperatorPath):
         policy: KernelPolicy,
     ) -> tuple[Target, ...] | Miss:
         """One target per form in which the kernel may have recorded the inputs."""
-        tensors = leaf_tensors(leaf, entry.tc_input_count)
+        tensors = leaf_tensors(leaf, entry.tc_input_count, strict=self.strict)
         if tensors is None:
             detail = {"cause": str(MissReason.GENERIC_COMPUTE_DTYPE_UNAVAILABLE)}
             return Miss(MissReason.COMPUTE_TARGET_UNAVAILABLE, table.kernel, detail)

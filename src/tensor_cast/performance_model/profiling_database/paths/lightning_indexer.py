@@ -28,6 +28,7 @@ class LightningIndexerPath(SparsePath):
     """Tokens, cache blocks, then both; top-k and request grouping isolate."""
 
     name = "lightning_indexer"
+    shapes_on_purpose = True
 
     def axis_groups(self, target: Target, table: TensorTable | ColumnTable) -> Sequence[tuple[str, ...]]:
         return (("tokens",), ("cache_blocks",), ("tokens", "cache_blocks"))
@@ -41,7 +42,7 @@ class LightningIndexerPath(SparsePath):
     def leaf_place(self, leaf: LeafOp, entry: OperatorEntry) -> SparsePlace | Miss:
         if not leaf.outputs or not leaf.outputs[0].shape:
             return Miss(MissReason.TOPK_UNEXTRACTABLE, details={"hint": "the output's last dimension is top-k"})
-        return leaf_place(leaf, entry, leaf.role("indexer_cache"), leaf.outputs[0].shape[-1])
+        return leaf_place(leaf, entry, leaf.role("indexer_cache"), leaf.outputs[0].shape[-1], strict=self.strict)
 
     def row_place(self, table: TensorTable, row: int) -> SparsePlace | str:
         outputs = table.row_outputs(row)

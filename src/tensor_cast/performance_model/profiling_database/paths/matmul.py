@@ -67,12 +67,14 @@ def nd_first(groups: Sequence[CandidateGroup]) -> Sequence[CandidateGroup]:
     return sorted(groups, key=lambda group: (set(group.regime["input_formats"]) != {"ND"}, -len(group)))
 
 
-def product_regime(kernel: str, tensors: tuple[TensorSpec, ...], count: int, product: MatrixProduct) -> RegimeKey:
+def product_regime(
+    kernel: str, tensors: tuple[TensorSpec, ...], count: int, product: MatrixProduct, *, strict: bool = False
+) -> RegimeKey:
     """The regime fields that rows and targets share."""
     return (
         ("kernel_type", kernel),
         ("input_count", count),
-        ("input_dtypes", tuple(dtype_key(kernel, spec.dtype) for spec in tensors)),
+        ("input_dtypes", tuple(dtype_key(kernel, spec.dtype, strict=strict) for spec in tensors)),
         ("batch_dims", product.batch),
     )
 
@@ -115,14 +117,14 @@ class MatmulPath(OperatorPath):
         table: TensorTable | ColumnTable,
         policy: KernelPolicy,
     ) -> tuple[Target, ...] | Miss:
-        tensors = leaf_tensors(leaf, entry.tc_input_count)
+        tensors = leaf_tensors(leaf, entry.tc_input_count, strict=self.strict)
         product = self._product(table.kernel, tensors)
         if tensors is None or product is None:
             return Miss(
                 MissReason.TARGET_UNAVAILABLE, table.kernel, {"hint": "no two multiplying matrices with known dtypes"}
             )
         count = entry.tc_input_count or len(tensors)
-        return (Target(product.axes, product_regime(table.kernel, tensors, count, product)),)
+        return (Target(product.axes, product_regime(table.kernel, tensors, count, product, strict=self.strict)),)
 
     @staticmethod
     def _product(kernel: str, tensors: tuple[TensorSpec, ...] | None) -> MatrixProduct | None:
@@ -140,6 +142,6 @@ class MatmulPath(OperatorPath):
         if product is None:
             return "matmul_axes_unextractable"
         count = entry.tc_input_count or len(tensors)
-        regime = product_regime(table.kernel, tensors, count, product)
+        regime = product_regime(table.kernel, tensors, count, product, strict=self.strict)
         formats = ("input_formats", tuple(spec.format for spec in tensors))
         return Candidate(product.axes, (*regime, formats))

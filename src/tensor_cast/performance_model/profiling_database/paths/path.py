@@ -42,15 +42,23 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """Where a row lies.  Rows of equal coordinates but different `identity` make the coordinate ambiguous."""
+    """Where a row lies.
+
+    Rows of equal coordinates but different `identity` make the coordinate ambiguous; so do latencies whose highest
+    exceeds the lowest by more than the factor `agree_within`.
+    """
 
     axes: Mapping[str, float]
     regime: RegimeKey
     identity: Hashable = None
+    agree_within: float | None = None
 
 
 class OperatorPath(ABC):
-    """One way to interpolate.  `candidate` and `target` describe rows and questions by the same extractors."""
+    """One way to interpolate.  `candidate` and `target` describe rows and questions by the same extractors.
+
+    `strict` paths keep dtypes apart that compatible matching takes for one.
+    """
 
     name: ClassVar[str]
     final_reason: ClassVar[MissReason]
@@ -59,6 +67,14 @@ class OperatorPath(ABC):
     checks_exact: ClassVar[bool] = False
     source_pure: ClassVar[bool] = False
     allow_extra: ClassVar[frozenset[str]] = frozenset()
+
+    def __init__(self, strict: bool = False) -> None:
+        self.strict = strict
+
+    @property
+    def exact_coordinates(self) -> bool:
+        """Whether a measured row at a question's coordinates is the very operator, so that this path may return it."""
+        return self.checks_exact or self.strict
 
     def kernels(self, entry: OperatorEntry) -> tuple[str, ...]:
         """Kernels to try, in order."""
@@ -146,9 +162,9 @@ def _dimensions(context: ExactContext, kernels: tuple[str, ...]) -> frozenset[in
     return frozenset(dim for table in tables for specs in table.logical_inputs for spec in specs for dim in spec.shape)
 
 
-def leaf_tensors(leaf: LeafOp, count: int | None = None) -> tuple[TensorSpec, ...] | None:
+def leaf_tensors(leaf: LeafOp, count: int | None = None, *, strict: bool = False) -> tuple[TensorSpec, ...] | None:
     """The leaf's non-scalar inputs under database dtype names; None where a dtype has no name."""
-    names = profile_dtypes(leaf.tensor_dtypes[:count])
+    names = profile_dtypes(leaf.tensor_dtypes[:count], strict=strict)
     if names is None:
         return None
     pairs = zip(leaf.tensors, names, strict=False)

@@ -72,8 +72,8 @@ class QuantizedMatmulPath(OperatorPath):
         table: TensorTable | ColumnTable,
         policy: KernelPolicy,
     ) -> tuple[Target, ...] | Miss:
-        tensors = leaf_tensors(leaf, self._count(entry))
-        outputs = _output_signature(leaf)
+        tensors = leaf_tensors(leaf, self._count(entry), strict=self.strict)
+        outputs = _output_signature(leaf, self.strict)
         packed = packing(leaf.name)
         if tensors is None or outputs is None:
             return Miss(MissReason.TARGET_UNAVAILABLE, table.kernel, {"cause": "dtype_without_a_database_name"})
@@ -104,11 +104,11 @@ class QuantizedMatmulPath(OperatorPath):
         return Candidate(axes, (*regime, ("input_formats", tuple(spec.format for spec in tensors))))
 
 
-def _output_signature(leaf: LeafOp) -> tuple[TensorSpec, ...] | None:
+def _output_signature(leaf: LeafOp, strict: bool) -> tuple[TensorSpec, ...] | None:
     """The outputs under database names, or None where a dtype has none."""
     outputs = []
     for spec in leaf.outputs:
-        name = profile_dtype(spec.dtype)
+        name = profile_dtype(spec.dtype, strict=strict)
         if name is None:
             return None
         outputs.append(TensorSpec(spec.shape, name, spec.format))

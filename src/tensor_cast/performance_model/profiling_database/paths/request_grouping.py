@@ -1,27 +1,36 @@
 """How tokens are spread over requests, read the same way from a row and from a leaf.
 
-Ruling 6: always the number of requests and the block-table width; where both sides hold complete runtime values also
-phase, split pattern of the query lengths, and KV lengths.  Source: phase 2 facts, section 4.
+Two views that never mix (ruling 6).  Values on both sides: phase, split pattern of the query lengths, KV lengths.  No
+values on either side: number of requests and width of the block table.  Source: phase 2 facts, section 4.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final, get_args
 
-from tensor_cast.leaf import LeafOp, Requests, Shape
+from tensor_cast.leaf import LeafOp, Phase, Requests, Shape
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
+from tensor_cast.performance_model.profiling_database.exact.agreement import integers
 from tensor_cast.performance_model.profiling_database.kernel_table import TensorTable
-from tensor_cast.performance_model.profiling_database.shapes import split_slots
 
 __all__ = ["Grouping", "leaf_grouping", "row_grouping"]
+
+_COMPLETENESS: Final = "Runtime metadata_completeness"
+_LENGTHS: Final = ("Runtime actual_seq_lengths_values", "Runtime actual_seq_lengths_kv_values")
+_PHASES: Final[tuple[Phase, ...]] = get_args(Phase)
 
 
 @dataclass(frozen=True, slots=True)
 class Grouping:
-    """`shapes` is (requests, block-table width); `requests` the complete lengths, or None where they are not known."""
+    """`shapes` is (requests, block-table width), `requests` the complete lengths; None where not known.
 
-    shapes: tuple[int, int]
+    `phase` is that of the lengths, or the recorded one where there are none.
+    """
+
+    shapes: tuple[int, int] | None
     requests: Requests | None
+    phase: Phase | None
 
     @property
     def values(self) -> tuple[object, ...] | None:
@@ -30,47 +39,55 @@ class Grouping:
             return None
         lengths = self.requests.query_lens
         pattern: object = "equal" if len(set(lengths)) == 1 else lengths
-        return (self.requests.phase, pattern, self.requests.kv_lens)
+        return (self.phase, pattern, self.requests.kv_lens)
 
 
 def leaf_grouping(leaf: LeafOp, tokens: int) -> Grouping | Miss:
-    """The grouping a leaf carries; a miss that names the field where it does not."""
-    requests = leaf.requests
-    table = requests.block_table_shape if requests is not None else None
-    if table is None:
-        role = leaf.role("block_table")
-        table = role.shape if role is not None else None
-    if table is None or len(table) != 2:
-        hint = "give requests.block_table_shape (requests, blocks)"
-        return Miss(MissReason.SEMANTIC_FIELD_MISSING, "block_table_shape", {"hint": hint})
-    count = table[0] if requests is None or requests.count is None else requests.count
-    if count != table[0]:
-        hint = f"{count} requests but a block table for {table[0]}"
-        return Miss(MissReason.SEMANTIC_FIELD_MISSING, "block_table_shape", {"hint": hint})
-    if requests is None or requests.query_lens is None or requests.kv_lens is None:
-        return Grouping((count, table[1]), None)
+    """The grouping a leaf carries; a miss that names the field where it is absent, incomplete or contradictory."""
+    requests = leaf.requests or Requests()
+    role = leaf.role("block_table")
+    table = requests.block_table_shape or (None if role is None else role.shape)
+    if table is not None and (len(table) != 2 or requests.count not in (None, table[0])):
+        hint = f"(requests, blocks) needed, got {list(table)} for {requests.count} requests"
+        return _missing("block_table_shape", hint)
+    shapes = None if table is None else (table[0], table[1])
+    if requests.query_lens is None and requests.kv_lens is None:
+        if shapes is None:
+            return _missing("block_table_shape", "give requests.block_table_shape (requests, blocks), or the lengths")
+        return Grouping(shapes, None, requests.phase)
+    if requests.query_lens is None or requests.kv_lens is None:
+        absent = "query_lens" if requests.query_lens is None else "kv_lens"
+        return _missing(absent, "query and KV lengths belong together")
     if not _consistent(requests.query_lens, requests.kv_lens, tokens):
         hint = f"query lengths must add up to the {tokens} query tokens, each on a context of at least 1"
-        return Miss(MissReason.SEMANTIC_FIELD_MISSING, "query_lens", {"hint": hint})
-    return Grouping((count, table[1]), requests)
+        return _missing("query_lens", hint)
+    if _contradicts(requests):
+        return _missing("phase", f"{requests.explicit_phase} contradicts the lengths")
+    return Grouping(shapes, requests, requests.phase)
+
+
+def _missing(field: str, hint: str) -> Miss:
+    return Miss(MissReason.SEMANTIC_FIELD_MISSING, field, {"hint": hint})
 
 
 def row_grouping(table: TensorTable, row: int, slots: tuple[Shape, Shape, Shape], tokens: int) -> Grouping | str:
     """The grouping of a row whose query-length, KV-length and block-table slots have these shapes.
 
-    Returns the rejection reason where shapes and runtime values contradict each other.
+    Returns the rejection reason where the record is incomplete, or where shapes and values contradict each other.
     """
     queries, contexts, blocks = slots
     if len(blocks) != 2 or queries != blocks[:1] or contexts != blocks[:1]:
         return "request_grouping_unextractable"
     shapes = (blocks[0], blocks[1])
-    column = "Runtime metadata_completeness"
-    if column in table.extra and table.cell(row, column) != "complete":
-        return Grouping(shapes, None)
-    cells = [table.cell(row, f"Runtime actual_seq_lengths_{name}") for name in ("values", "kv_values")]
-    if None in cells:
-        return Grouping(shapes, None)
-    offsets, lengths = _integers(cells[0]), _integers(cells[1])
+    recorded = (table.cell(row, "Runtime phase") or "").strip().lower()
+    phase = next((known for known in _PHASES if known == recorded), None)
+    cells = [table.cell(row, name) for name in _LENGTHS]
+    word = _completeness(table, row, cells)
+    if word == "profile_shapes_only":
+        return Grouping(shapes, None, phase)
+    if word != "complete" or None in cells:
+        return "runtime_metadata_incomplete"
+    offsets, lengths = integers(cells[0]), integers(cells[1])
     if offsets is None or lengths is None:
         return "runtime_query_offsets_invalid"
     per_request = _per_request(offsets, tokens)
@@ -78,18 +95,24 @@ def row_grouping(table: TensorTable, row: int, slots: tuple[Shape, Shape, Shape]
         return "runtime_query_offsets_invalid"
     if not _consistent(per_request, lengths, tokens):
         return "runtime_workload_unextractable"
-    return Grouping(shapes, Requests(per_request, lengths))
+    requests = Requests(per_request, lengths, phase)
+    return "runtime_phase_contradicts_lengths" if _contradicts(requests) else Grouping(shapes, requests, requests.phase)
 
 
-def _integers(cell: str | None) -> tuple[int, ...] | None:
-    if cell is None:
-        return None
-    parts = [part for slot in split_slots(cell) for part in slot.split(",") if part.strip()]
-    try:
-        values = [float(part) for part in parts]
-    except ValueError:
-        return None
-    return tuple(int(value) for value in values) if values and all(v.is_integer() for v in values) else None
+def _completeness(table: TensorTable, row: int, cells: list[str | None]) -> str:
+    """What the row says of its record; a table without that column speaks by its length cells."""
+    if _COMPLETENESS in table.extra:
+        return table.cell(row, _COMPLETENESS) or ""
+    return "profile_shapes_only" if cells == [None, None] else "complete"
+
+
+def _contradicts(requests: Requests) -> bool:
+    """Whether a stated phase is not that of the lengths; one token on a context of one is prefill and decode alike."""
+    stated = requests.explicit_phase
+    derived = Requests(requests.query_lens, requests.kv_lens).phase
+    if stated is None or derived in (None, "mixed") or stated == derived:
+        return False
+    return not (stated == "decode" and derived == "prefill" and set(requests.query_lens or ()) <= {0, 1})
 
 
 def _per_request(offsets: tuple[int, ...], tokens: int) -> tuple[int, ...] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Hashable
-from typing import Final
+from typing import ClassVar, Final
 
 from tensor_cast.leaf import LeafOp
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
@@ -19,16 +19,21 @@ __all__ = ["SparsePath"]
 
 VALUES: Final = "runtime_values"
 SHAPES: Final = "shapes"
-SHAPES_WITHOUT_VALUES: Final = "shapes_of_rows_without_values"
+ON_PURPOSE: Final = "shapes_on_request"
+_REPEATS_AGREE: Final = 1.10
 
 
 class SparsePath(OperatorPath):
-    """Request values where both sides have them, shapes otherwise; the details say which (`grouping_source`)."""
+    """Request values where both sides have them, shapes where neither has; the details say which (`grouping_source`).
+
+    Values on one side only are no answer: the miss names the field that the other side lacks.
+    """
 
     final_reason = MissReason.CANDIDATE_GROUP_FAILED
     checks_exact = True
     source_pure = True
     allow_extra = frozenset({"api_path"})
+    shapes_on_purpose: ClassVar[bool] = False
 
     def index_key(self, entry: OperatorEntry, policy: KernelPolicy) -> tuple[Hashable, ...]:
         return (self.name,)
@@ -44,26 +49,38 @@ class SparsePath(OperatorPath):
         place = self.leaf_place(leaf, entry)
         if isinstance(place, Miss):
             return place
-        regime = self.regime(table.kernel, place)
-        values = place.grouping.values
-        if values is None:
-            return (self._target(place, regime, SHAPES),)
-        by_values = self._target(place, (*regime, ("request_values", values)), VALUES)
-        key = ("rows_without_values", self.name, table.kernel)
-        if not context.cached(key, lambda: self._lacks_values(table)):
-            return (by_values,)
-        return by_values, self._target(place, regime, SHAPES_WITHOUT_VALUES)
-
-    def _lacks_values(self, table: TensorTable | ColumnTable) -> bool:
-        """Whether some usable row records its requests as shapes only.  O(rows), once per table."""
-        if not isinstance(table, TensorTable):
-            return False
-        places = (self.row_place(table, row) for row in range(len(table)))
-        return any(isinstance(place, SparsePlace) and place.grouping.values is None for place in places)
-
-    def _target(self, place: SparsePlace, regime: RegimeKey, view: str) -> Target:
+        view = self._view(leaf, place)
+        if isinstance(view, Miss):
+            return view
+        key = ("groupings", self.name, table.kernel)
+        held = context.cached(key, lambda: self._views(table))
+        wanted = VALUES if view == VALUES else SHAPES
+        if held and wanted not in held:
+            return _other_side_lacks(wanted, self.shapes_on_purpose)
+        grouping = place.grouping
+        field = ("request_values", grouping.values) if view == VALUES else ("request_grouping", grouping.shapes)
         notes = {"grouping_source": view, "phase": place.phase, "api_path": place.api_path, "topk": place.topk}
-        return Target(self.axes(place), regime, notes=notes, view=view)
+        return (Target(self.axes(place), (*self.regime(table.kernel, place), field), notes=notes, view=wanted),)
+
+    def _view(self, leaf: LeafOp, place: SparsePlace) -> str | Miss:
+        asked = leaf.attributes.get("grouping")
+        if asked is None:
+            return SHAPES if place.grouping.values is None else VALUES
+        if asked != "shapes" or not self.shapes_on_purpose:
+            allowed = (
+                "shapes" if self.shapes_on_purpose else "nothing: this kernel is never grouped by shapes on purpose"
+            )
+            return Miss(MissReason.SEMANTIC_FIELD_MISSING, "grouping", {"hint": f"grouping may be {allowed}"})
+        if place.grouping.shapes is None:
+            return Miss(MissReason.SEMANTIC_FIELD_MISSING, "block_table_shape", {"hint": "give (requests, blocks)"})
+        return ON_PURPOSE
+
+    def _views(self, table: TensorTable | ColumnTable) -> frozenset[str]:
+        """The views that some usable row belongs to.  O(rows), once per table."""
+        if not isinstance(table, TensorTable):
+            return frozenset()
+        places = (self.row_place(table, row) for row in range(len(table)))
+        return frozenset(_row_view(place) for place in places if isinstance(place, SparsePlace))
 
     def candidate(
         self, table: TensorTable, row: int, entry: OperatorEntry, policy: KernelPolicy, view: str = ""
@@ -71,15 +88,13 @@ class SparsePath(OperatorPath):
         place = self.row_place(table, row)
         if isinstance(place, str):
             return place
-        regime = self.regime(table.kernel, place)
-        values = place.grouping.values
+        if _row_view(place) != view:
+            return "request_lengths_missing" if view == VALUES else "request_lengths_recorded"
+        grouping, regime = place.grouping, self.regime(table.kernel, place)
         if view == VALUES:
-            if values is None:
-                return "runtime_metadata_incomplete"
-            regime = (*regime, ("request_values", values))
-        elif view == SHAPES_WITHOUT_VALUES and values is not None:
-            return "runtime_values_differ"
-        return Candidate(self.axes(place), regime, place.identity)
+            return Candidate(self.axes(place), (*regime, ("request_values", grouping.values)), place.identity)
+        regime = (*regime, ("request_grouping", grouping.shapes))
+        return Candidate(self.axes(place), regime, agree_within=_REPEATS_AGREE)
 
     @abstractmethod
     def axes(self, place: SparsePlace) -> dict[str, float]:
@@ -96,3 +111,17 @@ class SparsePath(OperatorPath):
     @abstractmethod
     def row_place(self, table: TensorTable, row: int) -> SparsePlace | str:
         """Where a row lies, or why it cannot be used."""
+
+
+def _row_view(place: SparsePlace) -> str:
+    return SHAPES if place.grouping.values is None else VALUES
+
+
+def _other_side_lacks(wanted: str, on_purpose: bool) -> Miss:
+    """Lengths on one side only: the field that is missing, and what to do."""
+    if wanted == SHAPES:
+        hint = "the rows record request lengths: give query and KV lengths"
+        return Miss(MissReason.SEMANTIC_FIELD_MISSING, "kv_lens", {"hint": hint})
+    hint = "the question gives request lengths, the rows record shapes only"
+    more = "; the attribute grouping=shapes asks for these rows on purpose" if on_purpose else ""
+    return Miss(MissReason.SEMANTIC_FIELD_MISSING, "actual_seq_lengths_kv_values", {"hint": hint + more})

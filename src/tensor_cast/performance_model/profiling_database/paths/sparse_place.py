@@ -56,21 +56,22 @@ class SparsePlace:
             ("heads", self.heads),
             ("head_dim", self.head_dim),
             ("topk", self.topk),
-            ("request_grouping", self.grouping.shapes),
         ]
         if self.api_path is not None:
             pairs.append(("api_path", self.api_path))
         return tuple(pairs)
 
 
-def leaf_place(leaf: LeafOp, entry: OperatorEntry, cache: TensorSpec | None, topk: int) -> SparsePlace | Miss:
+def leaf_place(
+    leaf: LeafOp, entry: OperatorEntry, cache: TensorSpec | None, topk: int, *, strict: bool = False
+) -> SparsePlace | Miss:
     """The leaf's place, or the miss that names the field it lacks.  A 4D query `(B, S, H, D)` is `(B*S, H, D)`."""
     query = leaf.role("query")
     if query is None or query.rank not in (3, 4):
         return Miss(MissReason.SEMANTIC_FIELD_MISSING, "query", {"hint": "(T,H,D) or (B,S,H,D)"})
     if cache is None or cache.rank < 2:
         return Miss(MissReason.SEMANTIC_FIELD_MISSING, "cache")
-    dtypes = (profile_dtype(query.dtype), profile_dtype(cache.dtype))
+    dtypes = (profile_dtype(query.dtype, strict=strict), profile_dtype(cache.dtype, strict=strict))
     if dtypes[0] is None or dtypes[1] is None:
         return Miss(MissReason.DTYPE_UNMAPPED, query.dtype if dtypes[0] is None else cache.dtype)
     tokens = query.shape[0] if query.rank == 3 else query.shape[0] * query.shape[1]
@@ -85,7 +86,7 @@ def leaf_place(leaf: LeafOp, entry: OperatorEntry, cache: TensorSpec | None, top
         TensorSpec(cache.shape, dtypes[1], cache.format),
         topk,
         grouping,
-        leaf.requests.phase if leaf.requests is not None else None,
+        grouping.phase,
         entry.api_path,
     )
 
@@ -93,8 +94,7 @@ def leaf_place(leaf: LeafOp, entry: OperatorEntry, cache: TensorSpec | None, top
 def row_place(table: TensorTable, row: int, topk: int, slots: tuple[int, int, int]) -> SparsePlace | str:
     """The row's place, or why it cannot be used.
 
-    `slots` are the inputs that hold query lengths, KV lengths and block table.  A row whose requests are not recorded
-    cannot be shown to repeat another one, so it is an identity of its own.
+    `slots` are the inputs that hold query lengths, KV lengths and block table.
     """
     inputs = table.inputs[row]
     query, cache, *metadata = (inputs[slot] if slot < len(inputs) else None for slot in (0, 1, *slots))
@@ -110,8 +110,7 @@ def row_place(table: TensorTable, row: int, topk: int, slots: tuple[int, int, in
     if isinstance(grouping, str):
         return grouping
     requests = grouping.requests
-    phase = requests.phase if requests is not None else table.cell(row, "Runtime phase")
     api_path = table.cell(row, "API Path") or table.cell(row, "Runtime api_path")
-    identity = ("row", row) if requests is None else (requests.query_lens, requests.kv_lens)
+    identity = None if requests is None else (requests.query_lens, requests.kv_lens)
     tokens, heads, head_dim = query.shape
-    return SparsePlace(tokens, heads, head_dim, query, cache, topk, grouping, phase, api_path, identity)
+    return SparsePlace(tokens, heads, head_dim, query, cache, topk, grouping, grouping.phase, api_path, identity)
