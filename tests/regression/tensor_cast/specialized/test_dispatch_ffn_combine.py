@@ -35,7 +35,7 @@ def test_w8a8_tokens_interpolate(tmp_path: Path) -> None:
     assert (details["fallback_from"], details["interpolation_path"]) == ("specialized_exact_miss", "moe_fused_1d")
     assert (details["ep_size"], details["quant_subtype"]) == (16, "w8a8")
     assert details["exact_fields"]["gmm1_shape"] == [16, 7168, 4096]
-    assert details["exact_fields"]["gmm2_shape"] == (16, 2048, 7168)
+    assert details["exact_fields"]["gmm2_shape"] == [16, 2048, 7168]
 
 
 def test_tokens_are_the_product_of_the_leading_dimensions(tmp_path: Path) -> None:

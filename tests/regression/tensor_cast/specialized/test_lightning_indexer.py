@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -203,39 +204,105 @@ def test_phase_and_split_are_part_of_the_values(tmp_path: Path) -> None:
     assert differs_in(wrapper.query(uneven)) == ["request_values"]
 
 
-def test_shapes_decide_where_the_target_has_no_values(tmp_path: Path) -> None:
-    """Ruling 6: values on one side only, and the details say so."""
+@pytest.mark.parametrize("tokens", [4, 8])  # a measured coordinate and one between
+def test_lengths_of_the_rows_alone_are_no_answer(tmp_path: Path, tokens: int) -> None:
+    """Ruling 6: values on one side only; the miss names the field that the question lacks."""
     rows = [values(4, 2, 3000, 10.0), values(16, 8, 3000, 40.0)]
-    answer = hit(data(tmp_path, {INDEXER: rows}).query(indexer(8, 1000)))
-    assert (answer.latency_us, answer.details["grouping_source"]) == (20.0, "shapes")
+    assert miss(data(tmp_path, {INDEXER: rows}).query(indexer(tokens, 1000))).code == "semantic_field_missing:kv_lens"
 
 
-def test_shapes_decide_where_the_rows_have_no_values(tmp_path: Path) -> None:
-    """Ruling 6: values on one side only; rows that do have values are left out of that reading."""
-    rows = [*PAIR, values(8, 4, 8000, 999.0)]
-    answer = hit(data(tmp_path, {INDEXER: rows}).query(indexer(8, 1000, requests=even(2, 4, 3000))))
-    assert (answer.latency_us, answer.details["grouping_source"]) == (20.0, "shapes_of_rows_without_values")
+@pytest.mark.parametrize("tokens", [4, 8])
+def test_lengths_of_the_question_alone_are_no_answer(tmp_path: Path, tokens: int) -> None:
+    """Ruling 6: the rows record shapes only; asking for these on purpose is possible and said."""
+    wrapper = data(tmp_path, {INDEXER: PAIR})
+    asked = indexer(tokens, 1000, requests=even(2, tokens // 2, 3000))
+    refused = miss(wrapper.query(asked))
+    assert refused.code == "semantic_field_missing:actual_seq_lengths_kv_values"
+    assert "grouping=shapes" in str(refused)
+    answer = hit(wrapper.query(replace(asked, attrs=(*asked.attrs, ("grouping", "shapes")))))
+    assert (answer.latency_us, answer.details["grouping_source"]) == (tokens * 2.5, "shapes_on_request")
+    wrong = miss(wrapper.query(replace(asked, attrs=(*asked.attrs, ("grouping", "values")))))
+    assert wrong.code == "semantic_field_missing:grouping"
 
 
-@pytest.mark.parametrize("completeness", ["partial", "legacy", ""])
-def test_values_count_only_where_the_row_says_complete(tmp_path: Path, completeness: str) -> None:
-    """RFC 4.3.1: both sides extract an equivalent grouping, or the row has none."""
+def test_the_views_never_mix(tmp_path: Path) -> None:
+    """Ruling 6: rows with lengths are no candidates of a question without, nor the other way round."""
+    shapes = [{**item, "Runtime metadata_completeness": "profile_shapes_only"} for item in PAIR]
+    wrapper = data(tmp_path, {INDEXER: [*shapes, values(8, 4, 3000, 999.0), values(32, 16, 3000, 3996.0)]})
+    assert hit(wrapper.query(indexer(8, 1000))).latency_us == 20.0
+    assert hit(wrapper.query(indexer(16, 1000, requests=even(2, 8, 3000)))).latency_us == 1998.0
+
+
+def test_the_phase_separates_where_both_sides_know_it(tmp_path: Path) -> None:
+    """Ruling 6: the indexer compares the phase of the shape view only where both sides have it."""
+    rows = [indexer_row(t, 1000, latency, **{"Runtime phase": "decode"}) for t, latency in ((4, 10.0), (16, 40.0))]
+    wrapper = data(tmp_path, {INDEXER: rows})
+
+    def asked(phase: Any) -> LeafOp:
+        return indexer(8, 1000, requests=Requests(explicit_phase=phase, block_table_shape=(2, 64)))
+
+    assert hit(wrapper.query(asked("decode"))).latency_us == 20.0
+    assert hit(wrapper.query(asked(None))).latency_us == 20.0
+    assert differs_in(wrapper.query(asked("prefill"))) == ["phase"]
+
+
+@pytest.mark.parametrize("completeness", ["partial", "legacy", "runtime_values", "shape_grid_scene_generated", ""])
+@pytest.mark.parametrize("known", [True, False])
+def test_an_incomplete_record_is_unusable(tmp_path: Path, completeness: str, known: bool) -> None:
+    """Ruling 6: every word but `complete` and `profile_shapes_only`, and blank, is unusable in either view."""
     rows = [
         {**values(tokens, tokens // 2, 3000, latency), "Runtime metadata_completeness": completeness}
         for tokens, latency in ((4, 10.0), (16, 40.0))
     ]
-    answer = hit(data(tmp_path, {INDEXER: rows}).query(indexer(8, 1000, requests=even(2, 4, 3000))))
-    assert answer.details["grouping_source"] == "shapes_of_rows_without_values"
+    asked = indexer(8, 1000, requests=even(2, 4, 3000) if known else None)
+    assert rejected(data(tmp_path, {INDEXER: rows}).query(asked)) == {"runtime_metadata_incomplete": 2}
 
 
-@pytest.mark.parametrize("known", [True, False])
-def test_one_coordinate_with_different_requests_is_refused(tmp_path: Path, known: bool) -> None:
-    """RFC 7.2 LightningIndexer: duplicate-coordinate rejection.  Unrecorded requests cannot be shown to be equal."""
-    twins = [values(8, 4, 3000, 20.0), values(8, 4, 8000, 200.0)] if known else [indexer_row(8, 1000, 20.0)] * 2
-    wrapper = data(tmp_path, {INDEXER: [*PAIR, *twins]})
-    answer = miss(wrapper.query(indexer(8, 1000)))
-    assert answer.code == "ambiguous_duplicate_coordinate"
-    # neighbours never use the ambiguous coordinate: 16 tokens lie between 4 and 16 alone
+def test_rows_marked_as_shapes_only_count_as_no_values(tmp_path: Path) -> None:
+    """Ruling 6: whatever their length cells say."""
+    rows = [
+        {**values(tokens, tokens // 2, 3000, latency), "Runtime metadata_completeness": "profile_shapes_only"}
+        for tokens, latency in ((4, 10.0), (16, 40.0))
+    ]
+    assert hit(data(tmp_path, {INDEXER: rows}).query(indexer(8, 1000))).latency_us == 20.0
+
+
+def test_a_phase_that_contradicts_the_lengths_is_unusable(tmp_path: Path) -> None:
+    """Ruling 6: contradictory on the row's side, and on the question's."""
+    decode = [{**values(2, 1, 3000, 2.0), "Runtime phase": "decode"}]
+    wrapper = data(tmp_path, {INDEXER: decode})
+    assert hit(wrapper.query(indexer(2, 1000, requests=even(2, 1, 3000)))).latency_us == 2.0
+    full = [{**values(8, 4, 4, 8.0), "Runtime phase": "decode"}]
+    prefill = indexer(8, 1000, requests=even(2, 4, 4))
+    assert rejected(data(tmp_path / "row", {INDEXER: full}).query(prefill)) == {"runtime_phase_contradicts_lengths": 1}
+    stated = replace(prefill, requests=Requests((4, 4), (4, 4), "decode", (2, 64)))
+    assert miss(wrapper.query(stated)).code == "semantic_field_missing:phase"
+
+
+def test_lengths_suffice_without_a_block_table(tmp_path: Path) -> None:
+    """Ruling 6: the values are the grouping; a call that carries no block table is answered by rows with values."""
+    rows = [values(4, 2, 3000, 10.0), values(16, 8, 3000, 40.0)]
+    asked = indexer(8, 1000, requests=Requests((4, 4), (3000, 3000)))
+    assert hit(data(tmp_path, {INDEXER: rows}).query(asked)).latency_us == 20.0
+
+
+def test_different_lengths_at_one_coordinate_stay_apart(tmp_path: Path) -> None:
+    """RFC 7.2 LightningIndexer: duplicate-coordinate rejection, between rows whose lengths are known."""
+    rows = [values(4, 2, 3000, 10.0), values(8, 4, 3000, 20.0), values(8, 4, 8000, 200.0), values(16, 8, 3000, 40.0)]
+    wrapper = data(tmp_path, {INDEXER: rows})
+    assert hit(wrapper.query(indexer(8, 1000, requests=even(2, 4, 3000)))).latency_us == 20.0
+    assert hit(wrapper.query(indexer(8, 1000, requests=even(2, 4, 8000)))).latency_us == 200.0
+
+
+@pytest.mark.parametrize(("second", "answered"), [(22.0, 21.0), (22.1, None)])
+def test_repeats_of_the_shape_view_agree_within_a_tenth(tmp_path: Path, second: float, answered: float | None) -> None:
+    """RFC 7.2 LightningIndexer: duplicate-coordinate rejection; ruling 6: shapes tell no more apart than 10 %."""
+    wrapper = data(tmp_path, {INDEXER: [*PAIR, indexer_row(8, 1000, 20.0), indexer_row(8, 1000, second)]})
+    if answered is not None:
+        assert hit(wrapper.query(indexer(8, 1000))).latency_us == answered
+        return
+    assert miss(wrapper.query(indexer(8, 1000))).code == "ambiguous_duplicate_coordinate"
+    # neighbours never use the ambiguous coordinate: 12 tokens lie between 4 and 16 alone
     assert hit(wrapper.query(indexer(12, 1000))).latency_us == 30.0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -127,11 +128,10 @@ def test_the_phase_isolates(tmp_path: Path) -> None:
         (None, "block_table_shape"),
         (Requests(), "block_table_shape"),
         (Requests(block_table_shape=(2, 64)), "phase"),
-        (Requests(None, (3000, 3000), block_table_shape=(2, 64)), "phase"),
+        (Requests(None, (3000, 3000), block_table_shape=(2, 64)), "query_lens"),
         (Requests((0, 0), (3000, 3000), block_table_shape=(2, 64)), "query_lens"),
         (Requests((4, 9), (3000, 3000), block_table_shape=(2, 64)), "query_lens"),
         (Requests((4, 4), (3000, 3000), block_table_shape=(3, 64)), "block_table_shape"),
-        (Requests((4, 4), (3000, 3000)), "block_table_shape"),
     ],
 )
 def test_a_leaf_without_its_requests_is_a_stable_miss(tmp_path: Path, requests: Requests | None, field: str) -> None:
@@ -148,7 +148,7 @@ def test_rows_without_a_known_phase_are_never_candidates(tmp_path: Path, complet
     source = data(tmp_path, {SPARSE: rows})
     answer = miss(source.query(sparse(8, requests=MIXED)))
     assert answer.code == "regime_key_unmatched"
-    assert rejected(answer) == {"sparse_phase_unknown": 3}
+    assert rejected(answer) == {"runtime_metadata_incomplete": 3}
 
 
 def test_rows_with_shapes_alone_are_never_candidates(tmp_path: Path) -> None:
@@ -166,7 +166,10 @@ def test_different_request_metadata_is_never_one_median(tmp_path: Path) -> None:
     assert hit(source.query(sparse(8, requests=MIXED))).latency_us == 20.0
     assert hit(source.query(sparse(8, requests=even(2, 4, 9000)))).latency_us == 300.0
     shapes_only = sparse(8, requests=Requests(explicit_phase="mixed", block_table_shape=(2, 64)))
-    assert miss(source.query(shapes_only)).code == "ambiguous_duplicate_coordinate"
+    assert miss(source.query(shapes_only)).code == "semantic_field_missing:kv_lens"
+    asked = sparse(8, requests=MIXED)
+    on_purpose = replace(asked, attrs=(*asked.attrs, ("grouping", "shapes")))
+    assert miss(source.query(on_purpose)).code == "semantic_field_missing:grouping"  # never for this kernel
 
 
 def test_the_base_never_answers_through_generic_compute(tmp_path: Path) -> None:
@@ -231,7 +234,7 @@ def test_target_construction_failures(tmp_path: Path, leaf: LeafOp, code: str) -
     [
         ({"Runtime topk": 4096}, "topk_unextractable"),
         ({"Runtime actual_seq_lengths_values": "4,7"}, "runtime_query_offsets_invalid"),
-        ({"Runtime actual_seq_lengths_kv_values": ""}, "sparse_phase_unknown"),
+        ({"Runtime actual_seq_lengths_kv_values": ""}, "runtime_metadata_incomplete"),
         (
             {
                 "Input Shapes": "8,4,512;1766,128,1,512;;8,1,2048;2,64;3;2",

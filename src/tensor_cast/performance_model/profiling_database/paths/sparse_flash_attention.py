@@ -44,9 +44,8 @@ class SparseFlashAttentionPath(SparsePath):
         indices = leaf.role("topk_indices")
         if indices is None or not indices.shape:
             return Miss(MissReason.TOPK_UNEXTRACTABLE, details={"hint": "topk_indices (..., topk) needed"})
-        place = leaf_place(
-            leaf, entry, leaf.role("kv_dependency") or leaf.role("kv"), indices.shape[-1], strict=self.strict
-        )
+        cache = leaf.role("kv_dependency") or leaf.role("kv")
+        place = leaf_place(leaf, entry, cache, indices.shape[-1], strict=self.strict)
         if isinstance(place, SparsePlace) and place.phase is None:
             hint = "give query and KV lengths of the requests, or the phase"
             return Miss(MissReason.SEMANTIC_FIELD_MISSING, "phase", {"hint": hint})

@@ -32,7 +32,7 @@ class SparsePath(OperatorPath):
     final_reason = MissReason.CANDIDATE_GROUP_FAILED
     checks_exact = True
     source_pure = True
-    allow_extra = frozenset({"api_path"})
+    allow_extra = frozenset({"api_path", "request_grouping"})
     shapes_on_purpose: ClassVar[bool] = False
 
     def index_key(self, entry: OperatorEntry, policy: KernelPolicy) -> tuple[Hashable, ...]:
@@ -57,19 +57,16 @@ class SparsePath(OperatorPath):
         wanted = VALUES if view == VALUES else SHAPES
         if held and wanted not in held:
             return _other_side_lacks(wanted, self.shapes_on_purpose)
-        grouping = place.grouping
-        field = ("request_values", grouping.values) if view == VALUES else ("request_grouping", grouping.shapes)
         notes = {"grouping_source": view, "phase": place.phase, "api_path": place.api_path, "topk": place.topk}
-        return (Target(self.axes(place), (*self.regime(table.kernel, place), field), notes=notes, view=wanted),)
+        regime = (*self.regime(table.kernel, place), *_grouped(place, wanted))
+        return (Target(self.axes(place), regime, notes=notes, view=wanted),)
 
     def _view(self, leaf: LeafOp, place: SparsePlace) -> str | Miss:
         asked = leaf.attributes.get("grouping")
         if asked is None:
             return SHAPES if place.grouping.values is None else VALUES
         if asked != "shapes" or not self.shapes_on_purpose:
-            allowed = (
-                "shapes" if self.shapes_on_purpose else "nothing: this kernel is never grouped by shapes on purpose"
-            )
+            allowed = "shapes" if self.shapes_on_purpose else "left out only: this kernel is never grouped by shapes"
             return Miss(MissReason.SEMANTIC_FIELD_MISSING, "grouping", {"hint": f"grouping may be {allowed}"})
         if place.grouping.shapes is None:
             return Miss(MissReason.SEMANTIC_FIELD_MISSING, "block_table_shape", {"hint": "give (requests, blocks)"})
@@ -90,10 +87,9 @@ class SparsePath(OperatorPath):
             return place
         if _row_view(place) != view:
             return "request_lengths_missing" if view == VALUES else "request_lengths_recorded"
-        grouping, regime = place.grouping, self.regime(table.kernel, place)
+        regime = (*self.regime(table.kernel, place), *_grouped(place, view))
         if view == VALUES:
-            return Candidate(self.axes(place), (*regime, ("request_values", grouping.values)), place.identity)
-        regime = (*regime, ("request_grouping", grouping.shapes))
+            return Candidate(self.axes(place), regime, place.identity)
         return Candidate(self.axes(place), regime, agree_within=_REPEATS_AGREE)
 
     @abstractmethod
@@ -111,6 +107,13 @@ class SparsePath(OperatorPath):
     @abstractmethod
     def row_place(self, table: TensorTable, row: int) -> SparsePlace | str:
         """Where a row lies, or why it cannot be used."""
+
+
+def _grouped(place: SparsePlace, view: str) -> RegimeKey:
+    """The grouping as regime fields: the shapes where they are known, the values where the view is theirs."""
+    grouping = place.grouping
+    shapes: RegimeKey = () if grouping.shapes is None else (("request_grouping", grouping.shapes),)
+    return (*shapes, ("request_values", grouping.values)) if view == VALUES else shapes
 
 
 def _row_view(place: SparsePlace) -> str:
