@@ -7,11 +7,16 @@ query, prefill expands keys and values instead.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 from tensor_cast.leaf import LeafOp, Requests, TensorSpec
 from tensor_cast.performance_model.decomposition.sub_kernel import SubKernel, child
 
-__all__ = ["decompose_latent_attention", "is_decode"]
+__all__ = ["ABSORB_KERNELS", "EXPAND_KERNELS", "PROJECT_KERNELS", "decompose_latent_attention", "is_decode"]
+
+ABSORB_KERNELS: Final = ("BatchMatMulV2", "BatchMatMulNd")
+PROJECT_KERNELS: Final = ("TransposeBatchMatMul",)
+EXPAND_KERNELS: Final = ("MatMulV2",)
 
 
 def is_decode(requests: Requests | None) -> bool:
@@ -39,7 +44,7 @@ def _decode(leaf: LeafOp, query: TensorSpec) -> tuple[SubKernel, ...]:
         return ()
     tokens, heads = query.shape[:2]
     _, nope, lora = w_uk.shape
-    absorb = ("QuantBatchMatmulV3",) if _quantised(leaf) else ("BatchMatMulV2", "BatchMatMulNd")
+    absorb = ("QuantBatchMatmulV3",) if _quantised(leaf) else ABSORB_KERNELS
     requests = leaf.requests
     batch = requests.count if requests is not None and requests.count else tokens
     return (
@@ -57,7 +62,7 @@ def _decode(leaf: LeafOp, query: TensorSpec) -> tuple[SubKernel, ...]:
             leaf,
             2,
             "aten.bmm.default",
-            ("TransposeBatchMatMul",),
+            PROJECT_KERNELS,
             ((heads, tokens, lora), (heads, lora, w_uv.shape[-1])),
             query.dtype,
         ),
@@ -71,7 +76,7 @@ def _prefill(leaf: LeafOp, query: TensorSpec) -> tuple[SubKernel, ...]:
     tokens, heads, width = query.shape
     lora = kv_b.shape[0]
     rope = cache.shape[-1] - lora
-    project = ("QuantBatchMatmulV3",) if _quantised(leaf) else ("MatMulV2",)
+    project = ("QuantBatchMatmulV3",) if _quantised(leaf) else EXPAND_KERNELS
     return (
         child(leaf, 0, "aten.mm.default", project, ((tokens, lora), kv_b.shape), query.dtype, input_count=2),
         _attention(leaf, query, (tokens, heads, width - rope), sparse_mode=3, kv_heads=heads),

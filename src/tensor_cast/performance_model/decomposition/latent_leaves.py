@@ -14,6 +14,11 @@ from typing import Final
 from tensor_cast.leaf import LeafOp, Requests, Shape, TensorSpec
 from tensor_cast.parallel import ParallelConfig
 from tensor_cast.performance_model.decomposition.descriptor import sparse_leaf
+from tensor_cast.performance_model.decomposition.latent_attention import (
+    ABSORB_KERNELS,
+    EXPAND_KERNELS,
+    PROJECT_KERNELS,
+)
 from tensor_cast.performance_model.decomposition.leaf_parts import (
     LackingError,
     carried_requests,
@@ -106,8 +111,9 @@ def _absorbed(leaf: LeafOp, query: TensorSpec) -> tuple[LeafOp, LeafOp]:
         raise LackingError(f"w_uk_t ({heads}, nope, lora) that fits query and cache")
     if w_uv.shape[:2] != (heads, lora):
         raise LackingError(f"w_uv ({heads}, {lora}, v)")
-    absorb = product((heads, tokens, nope), w_uk.shape, w_uk.dtype, query.dtype)
-    return absorb, product((heads, tokens, lora), w_uv.shape, w_uv.dtype, output_dtype(leaf, query.dtype))
+    absorb = product((heads, tokens, nope), w_uk.shape, w_uk.dtype, query.dtype, ABSORB_KERNELS)
+    out = output_dtype(leaf, query.dtype)
+    return absorb, product((heads, tokens, lora), w_uv.shape, w_uv.dtype, out, PROJECT_KERNELS)
 
 
 def _expanded(leaf: LeafOp, query: TensorSpec) -> tuple[LeafOp, Shape, int]:
@@ -119,7 +125,7 @@ def _expanded(leaf: LeafOp, query: TensorSpec) -> tuple[LeafOp, Shape, int]:
     value_width = weight.shape[1] // max(heads, 1) - nope
     if not 0 < nope < width or value_width < 1 or weight.shape[1] % max(heads, 1):
         raise LackingError(f"kv_b_proj (lora, {heads}*(nope + v)) that fits query and cache")
-    expand = product((tokens, lora), weight.shape, weight.dtype, query.dtype)
+    expand = product((tokens, lora), weight.shape, weight.dtype, query.dtype, EXPAND_KERNELS)
     return expand, (tokens, heads, nope), value_width
 
 

@@ -9,6 +9,7 @@ from typing import Final
 from tensor_cast.leaf import AttrValue, LeafOp, Requests, Shape, TensorSpec
 
 __all__ = [
+    "KERNEL_TYPES",
     "LackingError",
     "carried_requests",
     "integer",
@@ -29,6 +30,7 @@ _PRODUCTS: Final = {
 }
 _FLOATS: Final = ("bfloat16", "float16", "float32")
 _CARRIED_ATTRS: Final = ("model",)
+KERNEL_TYPES: Final = "kernel_types"  # the attribute by which a child says which kernels run it, first to last
 
 
 class LackingError(Exception):
@@ -88,20 +90,25 @@ def output_dtype(leaf: LeafOp, fallback: str) -> str:
     return fallback
 
 
-def product(x: Shape, weight: Shape, weight_dtype: str, out_dtype: str) -> LeafOp:
+def product(
+    x: Shape, weight: Shape, weight_dtype: str, out_dtype: str, kernels: tuple[str, ...] | None = None
+) -> LeafOp:
     """`(…, M, K) x (…, K, N)` as the operator the weight's dtype calls for; both operands have that dtype.
 
-    Float weights: `aten.mm`, or `aten.bmm` at rank 3.  INT8: `static_quant_linear`; FP8: `fp8_linear`.
+    Float weights: `aten.mm`, or `aten.bmm` at rank 3, run by `kernels` where the parent is known to launch these.
+    INT8: `static_quant_linear`; FP8: `fp8_linear`.
     """
+    attrs: tuple[tuple[str, AttrValue], ...] = ()
     out = (*x[:-1], weight[-1])
     if weight_dtype in _FLOATS:
         name, out_dtype = ("aten.bmm.default" if len(x) == 3 else "aten.mm.default"), weight_dtype
+        attrs = () if kernels is None else ((KERNEL_TYPES, kernels),)
     elif weight_dtype in _PRODUCTS:
         name = _PRODUCTS[weight_dtype]
     else:
         raise LackingError(f"a projection weight of a known layout (got {weight_dtype})")
     operands = (TensorSpec(x, weight_dtype, role="x"), TensorSpec(weight, weight_dtype, role="weight"))
-    return LeafOp(name, operands, (TensorSpec(out, out_dtype),))
+    return LeafOp(name, operands, (TensorSpec(out, out_dtype),), attrs)
 
 
 def carried_requests(leaf: LeafOp) -> Requests | None:

@@ -47,9 +47,9 @@ class _Question:
     fallback_from: str
     measured_only: bool = False
 
-    @property
-    def searches(self) -> tuple[Search, ...]:
-        exact = (_exact,) if self.path.exact_coordinates else ()
+    def searches(self, target: Target) -> tuple[Search, ...]:
+        """How a target is looked for, in order."""
+        exact = (_exact,) if self.path.exact_coordinates(target) else ()
         return exact if self.measured_only else (*exact, _interpolate)
 
 
@@ -189,7 +189,7 @@ class InterpolationEngine:
             return KernelAttempt(table.kernel, MissReason.REGIME_KEY_UNMATCHED, details, target)
         failed: list[tuple[Attempt, ...]] = []
         readings = _readings(path, table, target, groups, failed)
-        for search in question.searches:
+        for search in question.searches(target):
             for reading in readings:
                 outcome = search(path, reading, plan.method)
                 if isinstance(outcome, Found):
@@ -286,7 +286,7 @@ def _interpolate(path: OperatorPath, reading: _Reading, method: Method) -> Found
 
 
 def _fill(path: OperatorPath, sweep: Sweep, readings: list[_Reading], method: Method) -> None:
-    for reading in readings if path.exact_coordinates else ():
+    for reading in (reading for reading in readings if path.exact_coordinates(reading.target)):
         fill_exact(sweep, reading.group, reading.target.axes, reading.pick, path.matchers())
     for reading in readings:
         groups = path.axis_groups(reading.target, reading.table)

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from tensor_cast.errors import DataFileError, nearest
+from tensor_cast.performance_model.decomposition.leaf_parts import KERNEL_TYPES
 from tensor_cast.performance_model.profiling_database.table_layout import (
     TableLayout,
     parse_layouts,
@@ -33,7 +34,6 @@ __all__ = [
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 EXACT_MATCH_MODES: Final = ("strict", "compatible")
-KERNEL_TYPES: Final = "kernel_types"  # attribute of a leaf whose parent knows which kernels run it
 
 _TOP_TEXT: Final = (
     "version",

@@ -116,6 +116,8 @@ def lookup_attention(
         index = context.cached(("attention", table.kernel), lambda table=table: _ContextIndex(table))  # type: ignore[misc]
         agrees = context.agreement(table, leaf)
         for gaps, row in index.near(params):
+            if context.strict and gaps != (0, 0):
+                continue
             if (best is None or gaps < best[0]) and (agrees is None or agrees(row)):
                 best = (gaps, table, row)
     if best is None:

@@ -12,7 +12,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tensor_cast.leaf import LeafOp
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
-from tensor_cast.performance_model.profiling_database.exact.attention import sequence_column, tokens_match
+from tensor_cast.performance_model.profiling_database.exact.attention import (
+    sequence_column,
+    sequence_length,
+    tokens_match,
+)
 from tensor_cast.performance_model.profiling_database.exact.context import ExactContext
 from tensor_cast.performance_model.profiling_database.interpolation_index import (
     AxisMatcher,
@@ -20,7 +24,13 @@ from tensor_cast.performance_model.profiling_database.interpolation_index import
 )
 from tensor_cast.performance_model.profiling_database.kernel_table import ColumnTable, TensorTable
 from tensor_cast.performance_model.profiling_database.op_mapping import KernelPolicy, OperatorEntry
-from tensor_cast.performance_model.profiling_database.paths.dense_place import dense_candidate, dense_target
+from tensor_cast.performance_model.profiling_database.paths.dense_place import (
+    PER_REQUEST,
+    dense_candidate,
+    dense_target,
+    per_request_candidate,
+    per_request_target,
+)
 from tensor_cast.performance_model.profiling_database.paths.path import Candidate, OperatorPath, Target
 from tensor_cast.performance_model.profiling_database.sweep_filter import every_place, places_of
 
@@ -34,7 +44,10 @@ _GROUPS: Final = tuple(group for size in (1, 2, 3) for group in combinations(_AX
 
 
 class DenseAttentionPath(OperatorPath):
-    """`q_tokens` is never interpolated: it filters, equal or block-padded in either direction."""
+    """`q_tokens` is never interpolated: it filters, equal or block-padded in either direction.
+
+    Strict: rows whose batch is known are told by the tokens that each request adds, and only equal tokens match.
+    """
 
     name = "multidim"
     final_reason = MissReason.ATTENTION_CANDIDATE_GROUP_FAILED
@@ -46,7 +59,7 @@ class DenseAttentionPath(OperatorPath):
         return _GROUPS
 
     def matchers(self) -> Mapping[str, AxisMatcher]:
-        return {"q_tokens": lambda asked, held: tokens_match(int(asked), int(held))}
+        return {} if self.strict else {"q_tokens": lambda asked, held: tokens_match(int(asked), int(held))}
 
     def moved(self, leaf: LeafOp, axes: Mapping[str, int]) -> LeafOp:
         """Along `seq`: every request at that context length."""
@@ -106,10 +119,21 @@ class DenseAttentionPath(OperatorPath):
     ) -> tuple[Target, ...] | Miss:
         if not isinstance(table, TensorTable) or sequence_column(table) is None:
             return Miss(MissReason.ATTENTION_INDEX_UNAVAILABLE, table.kernel, {"hint": "no avg_seq_len column"})
-        target = dense_target(leaf, entry, table, policy)
-        return target if isinstance(target, Miss) else (target,)
+        target = dense_target(leaf, entry, table, policy, strict=self.strict)
+        if isinstance(target, Miss) or not self.strict:
+            return target if isinstance(target, Miss) else (target,)
+        told = per_request_target(leaf, target)
+        if isinstance(told, Miss):
+            return told
+        return (target,) if told is None else (told, target)
 
     def candidate(
         self, table: TensorTable, row: int, entry: OperatorEntry, policy: KernelPolicy, view: str = ""
     ) -> Candidate | str:
-        return dense_candidate(table, row, policy)
+        described = dense_candidate(table, row, policy)
+        if isinstance(described, str) or not self.strict:
+            return described
+        told = per_request_candidate(described, sequence_length(table, row) or 0)
+        if view == PER_REQUEST:
+            return "batch_unknown" if told is None else told
+        return described if told is None else "batch_known"

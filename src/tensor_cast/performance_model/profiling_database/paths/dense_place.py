@@ -6,6 +6,7 @@ Source: Phase 1 facts, section 6.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any, Final
 
 from tensor_cast.dtypes import profile_dtype
@@ -24,15 +25,19 @@ from tensor_cast.performance_model.profiling_database.paths.path import Candidat
 from tensor_cast.performance_model.profiling_database.points import RegimeKey
 from tensor_cast.performance_model.profiling_database.shapes import to_nd
 
-__all__ = ["dense_candidate", "dense_target"]
+__all__ = ["PER_REQUEST", "dense_candidate", "dense_target", "per_request_candidate", "per_request_target"]
+
+PER_REQUEST: Final = "per_request"
 
 _UNKNOWN: Final = -1
 
 
-def dense_target(leaf: LeafOp, entry: OperatorEntry, table: TensorTable, policy: KernelPolicy) -> Target | Miss:
+def dense_target(
+    leaf: LeafOp, entry: OperatorEntry, table: TensorTable, policy: KernelPolicy, *, strict: bool = False
+) -> Target | Miss:
     """Where a question lies."""
     query, key = leaf.role("query"), leaf.role("key")
-    dtype = None if query is None else profile_dtype(query.dtype)
+    dtype = None if query is None else profile_dtype(query.dtype, strict=strict)
     normal = None if query is None or key is None else normalise_query(query.shape, key.shape[-1])
     if query is None or key is None or dtype is None or normal is None:
         return Miss(MissReason.ATTENTION_TARGET_UNAVAILABLE, table.kernel, {"hint": "query and key needed"})
@@ -111,3 +116,39 @@ def _row_regime(table: TensorTable, row: int, dtype: str) -> RegimeKey:
         if (text := table.cell(row, column)) is not None:
             regime.append((name, text))
     return tuple(regime)
+
+
+def per_request_target(leaf: LeafOp, target: Target) -> Target | Miss | None:
+    """The same place told by what each request asks, where all requests ask alike; None where that is not known.
+
+    A decode of batch 3 lies between decodes of batch 2 and 4: tokens follow from the batch, and from the context too
+    where every request is new.
+    """
+    requests = leaf.requests
+    if requests is None or requests.query_lens is None or not requests.kv_lens:
+        return None
+    if len(set(requests.query_lens)) > 1 or len(set(requests.kv_lens)) > 1:
+        hint = "requests of different lengths are a sum of measured batches, not a row"
+        return Miss(MissReason.REQUEST_LENGTHS_NOT_UNIFORM, details={"hint": hint})
+    query, context, count = requests.query_lens[0], requests.kv_lens[0], len(requests.kv_lens)
+    if target.axes["q_tokens"] not in (query * count, count):
+        return Miss(MissReason.SEMANTIC_FIELD_MISSING, "query_lens", {"hint": "they do not add up to the query tokens"})
+    axes = {**target.axes, "batch": float(count)}
+    del axes["q_tokens"]
+    regime = (*target.regime, ("new_tokens", _new_tokens(query, context)))
+    return Target(axes, regime, notes=target.notes, view=PER_REQUEST)
+
+
+def per_request_candidate(candidate: Candidate, length: int) -> Candidate | None:
+    """A row told by what each request asks; None where its batch is not known or does not divide its tokens."""
+    batch = candidate.axes.get("batch")
+    if not batch or candidate.axes["q_tokens"] % batch:
+        return None
+    axes = {axis: value for axis, value in candidate.axes.items() if axis != "q_tokens"}
+    query = int(candidate.axes["q_tokens"] // batch)
+    return replace(candidate, axes=axes, regime=(*candidate.regime, ("new_tokens", _new_tokens(query, length))))
+
+
+def _new_tokens(query: int, context: int) -> int | str:
+    """How many tokens each request adds, or `all` of its context."""
+    return "all" if query == context > 1 else query

@@ -33,6 +33,10 @@ class GenericComputePath(OperatorPath):
     table_missing = MissReason.COMPUTE_CSV_NOT_FOUND
     source_pure = True
 
+    def exact_coordinates(self, target: Target) -> bool:
+        """Strict matching only: `axis_0` and the rest of the shapes are the operator, an element count is not."""
+        return self.strict and "axis_0" in target.axes
+
     def index_key(self, entry: OperatorEntry, policy: KernelPolicy) -> tuple[Hashable, ...]:
         return (self.name, entry.tc_input_count, policy.generic_axis)
 
@@ -43,7 +47,7 @@ class GenericComputePath(OperatorPath):
         first = leaf.tensors[0]
         if set(axes) != {"axis_0"}:
             return super().moved(leaf, axes)
-        at = 1 if first.rank > 1 and first.shape[0] == 1 else 0
+        at = 1 if first.rank > 2 and first.shape[0] == 1 else 0
         shape = (*first.shape[:at], axes["axis_0"], *first.shape[at + 1 :])
         inputs = tuple(replace(spec, shape=shape) if spec is first else spec for spec in leaf.inputs)
         return replace(leaf, inputs=inputs)
@@ -84,7 +88,8 @@ def _place(
 ) -> tuple[dict[str, float], RegimeKey] | str:
     if not tensors:
         return str(MissReason.GENERIC_COMPUTE_INPUT_SHAPE_UNAVAILABLE)
-    shapes = tuple(strip_leading_one(spec.shape) for spec in tensors)
+    first, *others = (spec.shape for spec in tensors)
+    shapes = (strip_leading_one(first, 3), *(strip_leading_one(shape) for shape in others))
     regime: RegimeKey = (
         ("kernel_type", kernel),
         ("input_count", len(tensors)),

@@ -71,9 +71,8 @@ class OperatorPath(ABC):
     def __init__(self, strict: bool = False) -> None:
         self.strict = strict
 
-    @property
-    def exact_coordinates(self) -> bool:
-        """Whether a measured row at a question's coordinates is the very operator, so that this path may return it."""
+    def exact_coordinates(self, target: Target) -> bool:
+        """Whether a measured row at the target's coordinates is the very operator, so that this path may return it."""
         return self.checks_exact or self.strict
 
     def kernels(self, entry: OperatorEntry) -> tuple[str, ...]:
