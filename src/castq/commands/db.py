@@ -39,7 +39,7 @@ def list_(
         show.print_table(("name", "format", "path"), rows, fold=False)
     else:
         where = f"under {root}" if root is not None else "installed (pip install castq[gpu] brings GPU data)"
-        typer.echo(f"no database {where}; castq db demo --out DIR writes a synthetic one")
+        show.say(f"no database {where}; castq db demo --out DIR writes a synthetic one")
 
 
 @app.command(epilog="Example: castq db check demo --kernel MatMulV2")
@@ -85,22 +85,22 @@ def demo(
         show.print_json(report.to_json())
         return
     for database in report.databases:
-        typer.echo(f"{database.path}: {len(database.rows)} tables, {sum(database.rows.values())} rows, SYNTHETIC data")
+        show.say(f"{database.path}: {len(database.rows)} tables, {sum(database.rows.values())} rows, SYNTHETIC data")
     collectives = report.communication_rows
-    typer.echo(f"{report.communication_path}: {len(collectives)} tables, {sum(collectives.values())} rows")
+    show.say(f"{report.communication_path}: {len(collectives)} tables, {sum(collectives.values())} rows")
 
 
 def _show_check(found: DatabaseCheck) -> None:
     from castq.commands import show
 
     note = f"; {found.provenance}" if found.provenance else ""
-    typer.echo(f"{found.path}: {found.operators} operators, {len(found.tables)} tables{note}")
+    show.say(f"{found.path}: {found.operators} operators, {len(found.tables)} tables{note}")
     show.print_table(_COLUMNS, [_row(report) for report in found.tables], right=_NUMBERS, fold=False)
     for report in found.tables:
         for problem in report.problems:
-            typer.echo(f"problem in {report.kernel}: {problem}")
+            show.say(f"problem in {report.kernel}: {problem}")
         for reason, count in report.rejected.items():
-            typer.echo(f"rejected in {report.kernel}: {count} {reason} ({report.examples[reason]})")
+            show.say(f"rejected in {report.kernel}: {count} {reason} ({report.examples[reason]})")
     for title, names in (
         ("mapping keys nobody reads", found.unknown_keys),
         ("policies without effect", found.inert_policies),
@@ -108,7 +108,7 @@ def _show_check(found: DatabaseCheck) -> None:
         ("tables no entry names", found.unreferenced),
     ):
         if names:
-            typer.echo(f"{title} ({len(names)}): {', '.join(names)}")
+            show.say(f"{title} ({len(names)}): {', '.join(names)}")
 
 
 def _row(report: LoadReport) -> tuple[object, ...]:

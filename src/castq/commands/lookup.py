@@ -116,7 +116,7 @@ def _show(answers: Sequence[Answer], many: bool, explain: bool, as_json: bool) -
         rows = [(i + 1, a.leaf.name, _shapes(a.leaf), _latency(a), a.line) for i, a in enumerate(answers)]
         show.print_table(("#", "operator", "inputs", "us", "answer"), rows, right=("#", "us"))
     else:
-        typer.echo(answers[0].line)
+        show.say(answers[0].line)
 
 
 def _title(answer: Answer, many: bool) -> str:

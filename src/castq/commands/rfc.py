@@ -46,16 +46,16 @@ def _show(report: RfcReport) -> None:
     from castq.commands import show
 
     for table in dict.fromkeys(row.row.table for row in report.rows):
-        typer.echo(f"RFC {table}")
+        show.say(f"RFC {table}")
         show.print_table(_COLUMNS, [_cells(row) for row in report.rows if row.row.table == table], fold=False)
     departed = [row for row in report.rows if row.problems]
     for row in departed:
         for problem in row.problems:
-            typer.echo(f"departs from the RFC: {row.row.operator}, {problem}")
+            show.say(f"departs from the RFC: {row.row.operator}, {problem}")
     for note in report.notes:
-        typer.echo(note)
+        show.say(note)
     behaving = len(report.rows) - len(departed)
-    typer.echo(f"{behaving} of {len(report.rows)} rows behave as the RFC states; synthetic answers are no measurements")
+    show.say(f"{behaving} of {len(report.rows)} rows behave as the RFC states; synthetic answers are no measurements")
 
 
 def _cells(report: RowReport) -> tuple[str, ...]:
