@@ -64,11 +64,13 @@ def _told(error: CastqError | OSError) -> int:
         return _FAILED
     if isinstance(error, CastqError):
         text = str(error)
+    elif error.filename is None:
+        text = f"the output cannot be written: {error.strerror or error}"
     else:
-        text = f"{error.filename}: {error.strerror}" if error.filename is not None else str(error.strerror or error)
+        text = f"{error.filename}: {error.strerror}"
     with suppress(OSError):
         put(f"castq: {printable(text)}\n", error=True)
-    unwritten = isinstance(error, WriteError) or getattr(error, "filename", "") is None
+    unwritten = isinstance(error, OSError) and error.filename is None
     if unwritten:
         quiet()
     return _FAILED if unwritten else _MISUSE

@@ -8,7 +8,15 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-__all__ = ["CastqError", "DataFileError", "InvalidValueError", "UnknownNameError", "WriteError", "nearest"]
+__all__ = [
+    "CastqError",
+    "DataFileError",
+    "InvalidValueError",
+    "UnknownNameError",
+    "WriteError",
+    "how_to_install",
+    "nearest",
+]
 
 
 class CastqError(Exception):
@@ -42,6 +50,11 @@ class WriteError(CastqError, OSError):
 
     def __init__(self, target: object, problem: str) -> None:
         super().__init__(f"{target}: cannot be written: {problem}")
+
+
+def how_to_install(extra: str) -> str:
+    """The command that brings an optional part; castq is installed from a checkout."""
+    return f"pip install '.[{extra}]' in a checkout of castq"
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -134,7 +134,7 @@ def test_without_the_gpu_extra_a_note_says_so(monkeypatch):
     monkeypatch.setattr(rfc, "find_spec", lambda _: None)
     found = check_rfc(rows=_only(DFC))
     assert found.ok
-    assert found.notes == ("GPU tables not asked: pip install 'castq[gpu]' brings them",)
+    assert found.notes == ("GPU tables not asked: pip install '.[gpu]' in a checkout of castq brings them",)
     assert found.rows[0].real_text == "-"
 
 

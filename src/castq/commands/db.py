@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from tensor_cast.errors import how_to_install
+
 if TYPE_CHECKING:
     from castq.databases import DatabaseCheck
     from tensor_cast.performance_model.profiling_database.kernel_table import LoadReport
@@ -38,7 +40,7 @@ def list_(
         rows = [(str(name), name.format, str(name.path)) for name in names]
         show.print_table(("name", "format", "path"), rows, fold=False)
     else:
-        where = f"under {root}" if root is not None else "installed (pip install castq[gpu] brings GPU data)"
+        where = f"under {root}" if root is not None else f"installed ({how_to_install('gpu')} brings GPU data)"
         show.say(f"no database {where}; castq db demo --out DIR writes a synthetic one")
 
 
@@ -50,7 +52,8 @@ def check(
 ) -> None:
     """Load every table of a database and say what is usable, what is rejected and why.
 
-    Exit code 0 if every table can be used, 1 if one cannot (a Git-LFS pointer, a missing column), 2 for a wrong call.
+    Exit code 0 if every table can be used, 1 if one cannot (a Git-LFS pointer, a missing column), 2 for a wrong call or
+    a missing folder.
     """
     from castq.ask import locate_database
     from castq.commands import show

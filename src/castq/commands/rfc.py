@@ -27,7 +27,7 @@ def rfc(database: Databases = None, as_json: AsJson = False) -> None:
 
     Synthetic answers come from a demo database of each version, written to a temporary folder; real ones from GPU
     tables, where they hold the operator.  Exit code 0 if every row behaves as stated, 1 if one does not, 2 for a wrong
-    call.
+    call.  What needs SciPy where it is not installed is no departure: a note says how to install it.
     """
     from castq.commands import show
     from castq.rfc import check_rfc
@@ -54,8 +54,9 @@ def _show(report: RfcReport) -> None:
             show.say(f"departs from the RFC: {row.row.operator}, {problem}")
     for note in report.notes:
         show.say(note)
-    behaving = len(report.rows) - len(departed)
-    show.say(f"{behaving} of {len(report.rows)} rows behave as the RFC states; synthetic answers are no measurements")
+    whole = [row for row in report.rows if not row.unasked]
+    behaving = len([row for row in whole if not row.problems])
+    show.say(f"{behaving} of {len(whole)} rows behave as the RFC states; synthetic answers are no measurements")
 
 
 def _cells(report: RowReport) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ called differently stays.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
@@ -16,7 +17,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-__all__ = ["folder_beside", "open_beside"]
+from tensor_cast.errors import WriteError
+
+__all__ = ["folder_beside", "locked", "open_beside", "put_in_place"]
 
 _ATTEMPTS: Final = 100
 _NAME_SHOWN: Final = 40
@@ -52,6 +55,32 @@ def folder_beside(path: Path) -> Iterator[Path]:
         for parent in reversed(made):
             with suppress(OSError):
                 parent.rmdir()
+
+
+def put_in_place(folder: Path, path: Path) -> None:
+    """Give a finished folder its name.  Raises WriteError where something stands there by now."""
+    try:
+        os.replace(folder, path)
+    except OSError as error:
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+            raise WriteError(path, "another run has written it meanwhile") from None
+        raise
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep other runs from changing a folder.  Raises WriteError where one is doing so."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            _lock(descriptor)
+        except BlockingIOError:
+            raise WriteError(folder, "another run is writing it") from None
+        except OSError:
+            pass  # a file system without locks
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _new_folder(path: Path) -> tuple[int, Path]:

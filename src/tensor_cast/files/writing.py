@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from tensor_cast.errors import InvalidValueError, WriteError
-from tensor_cast.files.staging import folder_beside, open_beside
+from tensor_cast.files.staging import folder_beside, open_beside, put_in_place
 
 __all__ = ["NewFolder", "new_folder", "write_text"]
 
@@ -50,6 +50,8 @@ def write_text(path: str | Path, text: str) -> None:
 def _as_write_error(target: Path) -> Iterator[None]:
     try:
         yield
+    except WriteError:
+        raise
     except OSError as error:
         raise WriteError(target, error.strerror or str(error)) from None
     except UnicodeEncodeError as error:
@@ -183,10 +185,8 @@ class NewFolder:
 
     def publish(self) -> None:
         """Give the folder its name.  Raises WriteError where another process took the name meanwhile."""
-        if os.path.lexists(self._path):
-            raise WriteError(self._path, "another run has written it meanwhile")
         with _as_write_error(self._path):
-            self._place.rename(self._path)
+            put_in_place(self._place, self._path)
             _sync_folder(self._path.parent)
 
 
@@ -205,7 +205,9 @@ def new_folder(path: str | Path) -> Iterator[NewFolder]:
     Raises InvalidValueError at once where `path` exists, WriteError where no folder can be made there.
     """
     target = Path(path)
-    if os.path.lexists(target):
+    with _as_write_error(target):
+        exists = os.path.lexists(target)
+    if exists:
         raise InvalidValueError(f"{target}: exists already; name a new folder")
     beside = folder_beside(Path(os.path.abspath(target)))
     with _as_write_error(target):
