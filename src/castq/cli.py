@@ -45,9 +45,14 @@ class _ProgramCommand(TyperCommand):
             raise
         except Exception as error:
             name = getattr(error, "option_name", "")
-            if isinstance(name, str) and name.startswith("--") and not getattr(error, "possibilities", None):
-                error.message = f"{error}; inputs of the program stand at the end: {_after_dashes(name, given)}"  # type: ignore[attr-defined]
+            if isinstance(name, str) and name.startswith("--"):
+                self._add_hint(error, _after_dashes(name, given))
             raise
+
+    @staticmethod
+    def _add_hint(error: Any, words: str) -> None:
+        error.message = f"{error.format_message()}; inputs of the program stand at the end: {words}"
+        error.possibilities = None
 
 
 def _after_dashes(name: str, given: list[str]) -> str:

@@ -29,7 +29,10 @@ def list_(
     root: Annotated[Path | None, typer.Argument(help="Folder to search; the installed GPU data if left out.")] = None,
     json_: JsonFlag = False,
 ) -> None:
-    """List the profiling databases under a folder."""
+    """List the profiling databases under a folder.
+
+    Exit code 0, also where there is none; 2 for a wrong call or a missing folder, 1 if the list cannot be written.
+    """
     from castq.commands import show
     from castq.databases import list_databases, listing_to_json
 
@@ -79,7 +82,10 @@ def demo(
     version: Annotated[list[str] | None, typer.Option(help="0.13, 0.15 or 0.18; repeat for several.")] = None,
     json_: JsonFlag = False,
 ) -> None:
-    """Write a synthetic database from stated formulas: no number in it was measured."""
+    """Write a synthetic database from stated formulas: no number in it was measured.
+
+    Exit code 0; 1 if it cannot be written; 2 for a wrong call or a folder that holds something already.
+    """
     from castq.commands import show
     from tensor_cast.performance_model.profiling_database.demo import write_demo_database
 
