@@ -26,7 +26,9 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Profiling d
 
 @app.command("list", epilog="Example: castq db list demo")
 def list_(
-    root: Annotated[Path | None, typer.Argument(help="Folder to search; the installed GPU data if left out.")] = None,
+    root: Annotated[
+        Path | None, typer.Argument(help="Folder to search; the installed GPU data if left out.", readable=False)
+    ] = None,
     json_: JsonFlag = False,
 ) -> None:
     """List the profiling databases under a folder.
@@ -75,7 +77,7 @@ def check(
 
 @app.command(epilog="Example: castq db demo --out demo --seed 7")
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder to write to.")],
+    out: Annotated[Path, typer.Option(help="Folder to write to.", readable=False)],
     seed: Annotated[int, typer.Option(help="Seed of the noise; the same seed gives the same bytes.")] = 0,
     noise: Annotated[float, typer.Option(help="Spread of the noise, 0 for the bare formulas.")] = 0.02,
     force: Annotated[bool, typer.Option("--force", help="Replace an earlier demo.")] = False,
