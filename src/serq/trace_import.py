@@ -8,6 +8,7 @@ session of one turn cannot hold, such as the identity of prefixes, is left out, 
 from __future__ import annotations
 
 import csv
+import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -170,7 +171,7 @@ def _line(number: int, names: Mapping[str, str], fields: Mapping[str, Any]) -> _
 
 
 def _text(value: object) -> str:
-    return value.strip() if isinstance(value, str) else repr(value)
+    return value.strip() if isinstance(value, str) else json.dumps(value)
 
 
 class _Reader:
