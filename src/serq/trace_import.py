@@ -76,42 +76,23 @@ def read_requests(
     """
     lines = text.removeprefix("\ufeff").splitlines(keepends=True)
     is_json = next((line for line in lines if line.strip()), "").lstrip().startswith("{")
-    found = list(islice(_json_lines(lines, name) if is_json else _csv_lines(lines, name), limit))
-    if not found:
-        raise SerqError("trace", "the file holds no requests", file=name)
     reader = _Reader(name, _SECONDS[unit or ("ms" if is_json else "s")], block_size)
-    arrivals = [(reader.moment(line), *reader.tokens(line)) for line in found]
-    start = min(moment for moment, _, _ in arrivals)
-    ordered = sorted(arrivals, key=lambda request: request[0])
-    requests = tuple((float(moment - start), prompt, answer) for moment, prompt, answer in ordered)
-    notes = [*_order_note(found, arrivals), *_left_out(found)]
-    if unit is None and not reader.dated and not any(_BLOCKS in line.extra for line in found):
+    for line in islice(_json_lines(lines, name) if is_json else _csv_lines(lines, name), limit):
+        reader.take(line)
+    if not reader.requests:
+        raise SerqError("trace", "the file holds no requests", file=name)
+    notes = list(reader.notes())
+    if unit is None and not reader.dated and _BLOCKS not in reader.left_out:
         notes.append(f"times are taken as {'milliseconds' if is_json else 'seconds'}; --time-unit says otherwise")
-    return Imported(requests, tuple(notes))
+    ordered = sorted(reader.requests, key=lambda request: request[0])
+    start = ordered[0][0]
+    return Imported(tuple((float(moment - start), prompt, answer) for moment, prompt, answer in ordered), tuple(notes))
 
 
 def trace_text(requests: Iterable[Request]) -> str:
     """A trace file: session, turn, new, out, think."""
     rows = (f"{i},1,{prompt},{answer},{arrival:.6f}" for i, (arrival, prompt, answer) in enumerate(requests, start=1))
     return "\n".join(["session,turn,new,out,think", *rows, ""])
-
-
-def _order_note(lines: Sequence[_Line], arrivals: Sequence[tuple[Decimal, int, int]]) -> Iterator[str]:
-    latest, late = arrivals[0][0], []
-    for line, (moment, _, _) in zip(lines, arrivals, strict=True):
-        if moment < latest:
-            late.append(line.number)
-        latest = max(latest, moment)
-    if late:
-        yield f"{len(late)} of {len(lines)} requests stand after a later one (first: line {late[0]}); put in order"
-
-
-def _left_out(lines: Sequence[_Line]) -> Iterator[str]:
-    """A note on each field that is not carried over."""
-    counts = Counter(field for line in lines for field in line.extra)
-    for field, count in counts.items():
-        why = f": {_LOST[field]}" if field in _LOST else ""
-        yield f"{field} left out ({count} of {len(lines)} requests){why}"
 
 
 def _csv_lines(lines: Sequence[str], name: str) -> Iterator[_Line]:
@@ -175,20 +156,45 @@ def _text(value: object) -> str:
 
 
 class _Reader:
-    """Reads the values of lines; remembers what kind of time the first one had."""
+    """Takes requests line by line, and remembers what has to be said of them."""
 
     def __init__(self, name: str, scale: Decimal, block_size: int) -> None:
         self._name = name
         self._scale = scale
         self._block_size = block_size
         self._kind = ""
+        self._latest = Decimal("-Infinity")
+        self._late = 0
+        self._first_late = 0
+        self.requests: list[tuple[Decimal, int, int]] = []
+        self.left_out: Counter[str] = Counter()
+
+    def take(self, line: _Line) -> None:
+        """Add a request."""
+        moment = self._moment(line)
+        self.requests.append((moment, *self._tokens(line)))
+        self.left_out.update(line.extra.keys())
+        if moment < self._latest:
+            self._late += 1
+            self._first_late = self._first_late or line.number
+        self._latest = max(moment, self._latest)
+
+    def notes(self) -> Iterator[str]:
+        """A sentence on the order, if it was changed, and on each field that is not carried over."""
+        total = len(self.requests)
+        if self._late:
+            first = f"first: line {self._first_late}"
+            yield f"{self._late} of {total} requests stand after a later one ({first}); put in order"
+        for field, count in self.left_out.items():
+            why = f": {_LOST[field]}" if field in _LOST else ""
+            yield f"{field} left out ({count} of {total} requests){why}"
 
     @property
     def dated(self) -> bool:
         """Whether times are dates, which need no unit."""
         return self._kind not in ("", "a number")
 
-    def moment(self, line: _Line) -> Decimal:
+    def _moment(self, line: _Line) -> Decimal:
         """The time of a request in seconds."""
         text = line.values["time"]
         if _NUMBER.fullmatch(text):
@@ -207,7 +213,7 @@ class _Reader:
         if kind != self._kind:
             raise self._wrong(line, "time", f"is {kind}, where earlier lines have {self._kind}")
 
-    def tokens(self, line: _Line) -> tuple[int, int]:
+    def _tokens(self, line: _Line) -> tuple[int, int]:
         """Tokens of prompt and answer."""
         prompt, answer = (self._whole(line, role) for role in ("prompt", "answer"))
         blocks = line.extra.get(_BLOCKS)

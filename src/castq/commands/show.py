@@ -26,11 +26,14 @@ def progress(title: str) -> Iterator[Callable[[str, float, float], None] | None]
     if sys.stderr is None or not sys.stderr.isatty():
         yield None
         return
+    from rich.markup import escape
     from rich.progress import Progress
 
     with Progress(console=console(error=True), transient=True) as bar:
         task = bar.add_task(title, total=None)
-        yield lambda what, done, total: bar.update(task, description=what, completed=done, total=total)
+        yield lambda what, done, total: bar.update(
+            task, description=escape(printable(what)), completed=done, total=total
+        )
 
 
 def say(text: str, *, error: bool = False) -> None:
