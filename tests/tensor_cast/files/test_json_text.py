@@ -66,8 +66,8 @@ def test_pairs_of_surrogates_are_one_character():
 
 
 def test_the_line_of_a_mistake_is_told():
-    with pytest.raises(InvalidValueError, match="line 3: Expecting"):
-        parse_json('{"a": 1,\n"b": 2,\n}')
+    with pytest.raises(InvalidValueError, match="line 3: Expecting value"):
+        parse_json('{"a": 1,\n"b":\nx}')
 
 
 def test_nesting_that_is_allowed_and_that_is_not():
