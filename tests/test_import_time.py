@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 import sys
+import tomllib
 from importlib import resources
+from pathlib import Path
 
 import pytest
 
@@ -50,6 +53,12 @@ def test_public_names_load_on_first_use() -> None:
 @pytest.mark.parametrize("package", ["tensor_cast", "castq", "serq"])
 def test_packages_are_typed(package: str) -> None:
     assert (resources.files(package) / "py.typed").is_file()
+
+
+@pytest.mark.parametrize("package", ["tensor_cast", "castq"])
+def test_packages_say_their_version(package: str) -> None:
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert importlib.import_module(package).__version__ == project["version"]
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

@@ -2,38 +2,89 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from typing import Annotated, Any
+from contextlib import suppress
+from io import TextIOWrapper
+from typing import Annotated, Any, NoReturn
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
-from castq.commands import db, lookup, rfc, serving
-from tensor_cast.errors import CastqError
+from castq.commands import db, lookup, rfc, serving, trace
+from castq.streams import printable, put, quiet
+from tensor_cast.errors import CastqError, WriteError
 
 __all__ = ["app", "main"]
 
+_FAILED = 1
 _MISUSE = 2
 _INTERRUPTED = 130
 
 
 class _Commands(TyperGroup):
-    """Turns the errors of our own family into one line and exit code 2, and Ctrl-C into 130."""
+    """Turns the errors of our own family and of the system into one line, and Ctrl-C into exit code 130."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
-        except CastqError as error:
-            typer.echo(f"castq: {error}", err=True)
-            raise typer.Exit(_MISUSE) from None
+        except (CastqError, OSError) as error:
+            raise typer.Exit(_told(error)) from None
         except KeyboardInterrupt:
             raise typer.Exit(_INTERRUPTED) from None
+
+
+class _ProgramCommand(TyperCommand):
+    """A command on a serving program: an option it does not know may be an input of the program."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        given = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except typer.BadParameter:
+            raise
+        except Exception as error:
+            name = getattr(error, "option_name", "")
+            if isinstance(name, str) and name.startswith("--"):
+                self._add_hint(error, _after_dashes(name, given))
+            raise
+
+    @staticmethod
+    def _add_hint(error: Any, words: str) -> None:
+        error.message = f"{error.format_message()}; inputs of the program stand at the end: {words}"
+        error.possibilities = None
+
+
+def _after_dashes(name: str, given: list[str]) -> str:
+    """How an unknown option would be given to the program, with its value as it was written."""
+    at = next((i for i, word in enumerate(given) if word.partition("=")[0] == name), len(given))
+    has_value = "=" not in "".join(given[at : at + 1]) and at + 1 < len(given) and not given[at + 1].startswith("-")
+    return printable(" ".join(["--", *(given[at : at + 1 + has_value] or [name])]))
+
+
+def _told(error: CastqError | OSError) -> int:
+    """Say what went wrong in one line, and give the exit code: 1 where something could not be written, else 2."""
+    if isinstance(error, BrokenPipeError):  # whoever read our output has seen enough: nothing to tell
+        quiet()
+        return _FAILED
+    if isinstance(error, CastqError):
+        text = str(error)
+    elif error.filename is None:
+        text = f"the output cannot be written: {error.strerror or error}"
+    else:
+        text = f"{error.filename}: {error.strerror}"
+    with suppress(OSError):
+        put(f"castq: {printable(text)}\n", error=True)
+    unwritten = isinstance(error, OSError) and error.filename is None
+    if unwritten:
+        quiet()
+    return _FAILED if unwritten else _MISUSE
 
 
 app = typer.Typer(
     cls=_Commands,
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     help="How fast will this model serve this traffic on that accelerator, and how sure are you?",
@@ -45,7 +96,7 @@ def _show_version(wanted: bool) -> None:
     if wanted:
         from castq import __version__
 
-        typer.echo(f"castq {__version__}")
+        put(f"castq {__version__}\n")
         raise typer.Exit
 
 
@@ -60,21 +111,42 @@ def _root(
 
 app.command("lookup", epilog=lookup.EXAMPLE)(lookup.lookup)
 app.command("rfc", epilog=rfc.EXAMPLE)(rfc.rfc)
-app.command("run", epilog=serving.RUN_EXAMPLE)(serving.run)
-app.command("check", epilog=serving.CHECK_EXAMPLE)(serving.check)
-app.command("ir", epilog=serving.IR_EXAMPLE)(serving.ir)
+app.command("run", cls=_ProgramCommand, epilog=serving.RUN_EXAMPLE)(serving.run)
+app.command("check", cls=_ProgramCommand, epilog=serving.CHECK_EXAMPLE)(serving.check)
+app.command("ir", cls=_ProgramCommand, epilog=serving.IR_EXAMPLE)(serving.ir)
 app.command("fmt", epilog=serving.FMT_EXAMPLE)(serving.fmt)
-app.command("draw", epilog=serving.DRAW_EXAMPLE)(serving.draw)
-app.command("trace", epilog=serving.TRACE_EXAMPLE)(serving.trace)
+app.command("draw", cls=_ProgramCommand, epilog=serving.DRAW_EXAMPLE)(serving.draw)
+app.command("trace", epilog=trace.EXAMPLE)(trace.trace)
 app.add_typer(db.app, name="db")
 
 
 def main() -> None:
-    """Run the program; exit 0 on success, 2 on misuse, 130 on Ctrl-C, and what a command documents otherwise."""
+    """Run the program.
+
+    Exit code 0 on success, 1 where something could not be written, 2 for a wrong call or a missing file, 130 on Ctrl-C,
+    and what a command documents otherwise.
+    """
+    if sys.stdout is None:
+        _end(WriteError("standard output", "it is closed"))
+    _keep_low_numbers()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
         app(prog_name="castq")
-    except CastqError as error:
-        sys.stderr.write(f"castq: {error}\n")
-        sys.exit(_MISUSE)
+    except (CastqError, OSError) as error:
+        _end(error)
     except KeyboardInterrupt:
         sys.exit(_INTERRUPTED)
+
+
+def _end(error: CastqError | OSError) -> NoReturn:
+    sys.exit(_told(error))
+
+
+def _keep_low_numbers() -> None:
+    """Where standard input or error is closed, no file that is opened later shall take its place."""
+    number = 0
+    while number <= 2:
+        number = os.open(os.devnull, os.O_RDWR)
+    os.close(number)

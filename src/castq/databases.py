@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 from collections import Counter
 from collections.abc import Callable
@@ -22,9 +23,14 @@ Progress = Callable[[str, int, int], None]
 
 
 def list_databases(root: Path | None = None) -> list[DatabaseName]:
-    """Every database under `root`, or those of the installed GPU data package."""
+    """Every database under `root`, or those of the installed GPU data package.
+
+    Raises OSError where `root` is a folder that cannot be read.
+    """
     from tensor_cast.performance_model.profiling_database.database import find_databases
 
+    if root is not None and root.is_dir():
+        os.scandir(root).close()
     return sorted(find_databases(root))
 
 

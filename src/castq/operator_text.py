@@ -2,20 +2,40 @@
 
 from __future__ import annotations
 
-import json
+import math
 import re
-import sys
 from collections.abc import Iterable
 from typing import Final
 
+from castq.streams import label, read_text
 from tensor_cast.errors import CastqError, InvalidValueError
 from tensor_cast.leaf import AttrValue, LeafOp, Requests, Shape, TensorSpec
 
 __all__ = ["build_operator", "parse_attribute", "parse_lengths", "parse_shape", "parse_tensor", "read_operators"]
 
 _FORM: Final = "SHAPE:DTYPE[:FORMAT][@ROLE], for example 4096,5120:bf16"
-_REPEAT: Final = re.compile(r"(?:(\d+)[x*])?(\d+)")
+_WHOLE: Final = re.compile(r"[+-]?[0-9]+")
+_NUMBER: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_REPEAT: Final = re.compile(r"(?:([0-9]+)[x*])?([0-9]+)")
 _MAX_REQUESTS: Final = 1_000_000
+_LARGEST: Final = 2**63 - 1
+_MOST_DIGITS: Final = 19
+_MOST_SHOWN: Final = 80
+
+
+def _shown(text: str) -> str:
+    """The text as a message quotes it: a long one is cut."""
+    return repr(text) if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]!r}... ({len(text)} characters)"
+
+
+def _whole(text: str, where: str) -> int:
+    """A whole number in ASCII digits.  Raises InvalidValueError beyond 64 bits, ValueError for anything else."""
+    if _WHOLE.fullmatch(text.strip()) is None:
+        raise ValueError(text)
+    digits = text.strip().lstrip("+-").lstrip("0") or "0"
+    if len(digits) > _MOST_DIGITS or int(digits) > _LARGEST:
+        raise InvalidValueError(f"{where}: {_shown(text)} is larger than 2**63 - 1")
+    return -int(digits) if text.strip().startswith("-") else int(digits)
 
 
 def parse_shape(text: str, where: str = "shape") -> Shape:
@@ -24,10 +44,12 @@ def parse_shape(text: str, where: str = "shape") -> Shape:
     if bare in ("", "()"):
         return ()
     try:
-        return tuple(int(part) for part in bare.strip("()").rstrip(",").split(","))
+        return tuple(_whole(part, where) for part in bare.strip("()").rstrip(",").split(","))
+    except InvalidValueError:
+        raise
     except ValueError:
         raise InvalidValueError(
-            f"{where}: shape {text!r} is not a comma-separated list of integers such as 4096,5120"
+            f"{where}: shape {_shown(text)} is not a comma-separated list of integers such as 4096,5120"
         ) from None
 
 
@@ -38,13 +60,13 @@ def parse_tensor(text: str, where: str = "tensor") -> TensorSpec:
     body, _, role = text.partition("@")
     parts = [part.strip() for part in body.split(":")]
     if len(parts) not in (2, 3) or not parts[1]:
-        raise InvalidValueError(f"{where} {text!r}: expected {_FORM}")
-    shape = parse_shape(parts[0], f"{where} {text!r}")
+        raise InvalidValueError(f"{where} {_shown(text)}: expected {_FORM}")
+    shape = parse_shape(parts[0], f"{where} {_shown(text)}")
     try:
         dtype = canonical_dtype(parts[1])
         return TensorSpec(shape, dtype, parts[2].upper() if len(parts) == 3 else "ND", role.strip())
     except CastqError as error:
-        raise InvalidValueError(f"{where} {text!r}: {error}") from None
+        raise InvalidValueError(f"{where} {_shown(text)}: {error}") from None
 
 
 def parse_lengths(text: str, where: str) -> tuple[int, ...]:
@@ -53,11 +75,12 @@ def parse_lengths(text: str, where: str) -> tuple[int, ...]:
     for part in text.split(","):
         found = _REPEAT.fullmatch(part.strip())
         if found is None:
-            raise InvalidValueError(f"{where} {text!r}: expected lengths such as 1,1,1 or 8x4096, got {part!r}")
-        count = int(found[1] or 1)
+            got = f"expected lengths such as 1,1,1 or 8x4096, got {_shown(part)}"
+            raise InvalidValueError(f"{where} {_shown(text)}: {got}")
+        count = _whole(found[1] or "1", where)
         if len(lengths) + count > _MAX_REQUESTS:
-            raise InvalidValueError(f"{where} {text!r}: more than {_MAX_REQUESTS} requests")
-        lengths += [int(found[2])] * count
+            raise InvalidValueError(f"{where} {_shown(text)}: more than {_MAX_REQUESTS} requests")
+        lengths += [_whole(found[2], where)] * count
     return tuple(lengths)
 
 
@@ -65,25 +88,29 @@ def parse_attribute(text: str) -> tuple[str, AttrValue]:
     """`name=value`: a number, true, false, none, a comma-separated list of integers, or text."""
     name, equals, value = text.partition("=")
     if not equals or not name.strip():
-        raise InvalidValueError(f"--attr {text!r}: expected NAME=VALUE, for example topk_limit=2048")
-    return name.strip(), _attribute(value.strip())
+        raise InvalidValueError(f"--attr {_shown(text)}: expected NAME=VALUE, for example topk_limit=2048")
+    return name.strip(), _attribute(value.strip(), f"--attr {name.strip()}")
 
 
-def _attribute(text: str) -> AttrValue:
-    words: dict[str, AttrValue] = {"true": True, "false": False, "none": None}
+def _attribute(text: str, where: str) -> AttrValue:
+    words: dict[str, AttrValue] = {"true": True, "false": False, "none": None, "inf": math.inf, "-inf": -math.inf}
     if text.lower() in words:
         return words[text.lower()]
-    if "," in text:
-        try:
-            return parse_shape(text)
-        except InvalidValueError:
-            return tuple(part.strip() for part in text.split(","))
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
+    if _WHOLE.fullmatch(text):
+        return _whole(text, where)
+    if _NUMBER.fullmatch(text):
+        return _finite(text, where)
+    parts = text.rstrip(",").split(",")
+    if "," in text and all(_WHOLE.fullmatch(part.strip()) for part in parts):
+        return tuple(_whole(part, where) for part in parts)
+    return tuple(part.strip() for part in text.split(",")) if "," in text else text
+
+
+def _finite(text: str, where: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise InvalidValueError(f"{where}: {_shown(text)} is too large a number")
+    return value
 
 
 def build_operator(
@@ -123,33 +150,28 @@ def read_operators(where: str) -> tuple[list[LeafOp], bool]:
 
     Raises InvalidValueError naming the file, the operator's place in the list and the field that is wrong.
     """
+    from tensor_cast.files.json_text import JsonError, parse_json
     from tensor_cast.records import leaf_from_json
 
-    label = "standard input" if where == "-" else where
     try:
-        document = json.loads(_text(where))
-    except json.JSONDecodeError as error:
-        raise InvalidValueError(f"{label}:{error.lineno}: not valid JSON: {error.msg}") from None
+        document = parse_json(read_text(where))
+    except JsonError as error:
+        place = label(where) if error.line is None else f"{label(where)}:{error.line}"
+        raise InvalidValueError(f"{place}: not valid JSON: {error.problem}") from None
     many = isinstance(document, list)
     leaves = []
     for i, item in enumerate(document if many else [document]):
         try:
-            leaves.append(leaf_from_json(json.dumps(item)))
+            leaves.append(leaf_from_json(_object(item)))
         except CastqError as error:
             place = f"operator {i + 1}: " if many else ""
-            raise InvalidValueError(f"{label}: {place}{error}") from None
+            raise InvalidValueError(f"{label(where)}: {place}{error}") from None
     if not leaves:
-        raise InvalidValueError(f"{label}: the list of operators is empty")
+        raise InvalidValueError(f"{label(where)}: the list of operators is empty")
     return leaves, many
 
 
-def _text(where: str) -> str:
-    try:
-        if where == "-":
-            return sys.stdin.read()
-        with open(where, encoding="utf-8-sig") as stream:
-            return stream.read()
-    except UnicodeDecodeError:
-        raise InvalidValueError(f"{where}: not UTF-8 text") from None
-    except OSError as error:
-        raise InvalidValueError(f"{where}: cannot be read: {error.strerror or error}") from None
+def _object(item: object) -> dict[str, object]:
+    if not isinstance(item, dict):
+        raise InvalidValueError(f"operator JSON: expected an object, got {type(item).__name__}")
+    return item

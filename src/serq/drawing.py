@@ -29,9 +29,14 @@ class _Box:
         x, y = self.left + _WIDTH / 2, self.top
         return (
             f'<rect class="{self.style}" x="{self.left}" y="{y}" width="{_WIDTH}" height="{_HEIGHT}" rx="6"/>'
-            f'<text x="{x}" y="{y + 25}" class="name">{escape(self.title)}</text>'
-            f'<text x="{x}" y="{y + 43}" class="note">{escape(self.note)}</text>'
+            f'<text x="{x}" y="{y + 25}" class="name">{_text(self.title)}</text>'
+            f'<text x="{x}" y="{y + 43}" class="note">{_text(self.note)}</text>'
         )
+
+
+def _text(text: str) -> str:
+    """Text as SVG can hold it: XML has no control characters, so they are shown as escapes."""
+    return escape("".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text))
 
 
 def draw_svg(program: ir.Program) -> str:

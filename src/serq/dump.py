@@ -1,52 +1,73 @@
-"""A run's samples, gauges and iterations as CSV files."""
+"""A run's samples, gauges and iterations as named tables, for a caller to write."""
 
 from __future__ import annotations
 
-import csv
-import shutil
-import tempfile
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
 
+from serq import ir
+from serq.errors import SerqError
 from serq.report import Report
 
-__all__ = ["dump_csv"]
+__all__ = ["DumpTable", "dump_names", "dump_tables"]
+
+_LONGEST: Final = 200
+_ITERATIONS: Final = "iterations"
+_OBSERVED, _CLIENT, _GAUGES = "", "client/", "gauge/"
 
 
-def dump_csv(report: Report, folder: Path) -> None:
-    """Write `NAME.csv` per observation, `client/` and `gauge/NAME.csv`, and `iterations.csv` into a new folder.
+@dataclass(frozen=True, slots=True)
+class DumpTable:
+    """One table: the path of its file inside the dump, the names of its columns, its rows."""
 
-    All of it or nothing: the files are written beside the folder first.  Raises FileExistsError where it exists.
+    name: str
+    head: tuple[str, ...]
+    rows: Iterable[Sequence[object]]
+
+
+def dump_names(program: ir.Program) -> list[tuple[str, str]]:
+    """The files of the observations and gauges that are not called after them: a name that is taken gets a number.
+
+    Raises SerqError of kind `name` for one that cannot be the name of a file.
     """
-    if folder.exists():
-        raise FileExistsError(17, "the folder exists already", str(folder))
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    place = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-    try:
-        _write_all(report, place)
-        place.rename(folder)
-    except BaseException:
-        shutil.rmtree(place, ignore_errors=True)
-        raise
+    observes = _files(program.observes, "observation", _OBSERVED, (_ITERATIONS,))
+    gauges = _files([gauge.name for gauge in program.gauges], "gauge", _GAUGES)
+    return [(name, file) for name, file in (*observes.items(), *gauges.items()) if not file.endswith(f"{name}.csv")]
 
 
-def _write_all(report: Report, place: Path) -> None:
-    if report.client:
-        (place / "client").mkdir()
-    for folder, rows in ((place, report.observes), (place / "client", report.client)):
-        for row in rows.values():
+def dump_tables(report: Report) -> Iterator[DumpTable]:
+    """Every table of a run that kept its samples: observations, client figures, gauges and iterations.
+
+    Raises SerqError of kind `name` for a name that cannot be the name of a file.
+    """
+    for rows, what, folder, taken in (
+        (report.observes, "observation", _OBSERVED, (_ITERATIONS,)),
+        (report.client, "client figure", _CLIENT, ()),
+    ):
+        files = _files(rows, what, folder, taken)
+        for name, row in rows.items():
             samples = zip(row.times, row.sessions, row.turns, row.samples, strict=True)
-            _write(folder / f"{row.name}.csv", ("time", "session", "turn", "value"), samples)
-    if report.gauges:
-        (place / "gauge").mkdir()
-    for gauge in report.gauges.values():
-        _write(place / "gauge" / f"{gauge.name}.csv", ("time", "value"), zip(gauge.times, gauge.values, strict=True))
+            yield DumpTable(files[name], ("time", "session", "turn", "value"), samples)
+    files = _files(report.gauges, "gauge", _GAUGES)
+    for name, gauge in report.gauges.items():
+        yield DumpTable(files[name], ("time", "value"), zip(gauge.times, gauge.values, strict=True))
     tokens = ((time, name, *grant) for time, name, grants in report.iterations for grant in grants)
-    _write(place / "iterations.csv", ("start", "engine", "session", "turn", "kind", "tokens"), tokens)
+    yield DumpTable(f"{_ITERATIONS}.csv", ("start", "engine", "session", "turn", "kind", "tokens"), tokens)
 
 
-def _write(path: Path, head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    with path.open("w", newline="", encoding="utf-8") as out:
-        writer = csv.writer(out)
-        writer.writerow(head)
-        writer.writerows(rows)
+def _files(names: Iterable[str], what: str, folder: str, taken: Iterable[str] = ()) -> dict[str, str]:
+    """A file for each name; no two the same, also where capitals and small letters are not told apart."""
+    files: dict[str, str] = {}
+    used = set(taken)
+    for name in names:
+        if not name or not name.isprintable() or "/" in name or "\\" in name:
+            raise SerqError("name", f"the {what} {name!r} cannot be the name of a file")
+        stem = name.encode()[:_LONGEST].decode(errors="ignore")
+        free, number = stem, 1
+        while free.casefold() in used:
+            number += 1
+            free = f"{stem}-{number}"
+        used.add(free.casefold())
+        files[name] = f"{folder}{free}.csv"
+    return files

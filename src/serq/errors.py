@@ -70,7 +70,7 @@ class SerqError(ValueError):
 
     def __str__(self) -> str:
         """The diagnostic: position, message, source line with a caret, and help."""
-        place = "" if self.line is None else f"{self.line}:{self.column}: "
+        place = "" if self.line is None else ":".join(str(n) for n in (self.line, self.column) if n is not None) + ": "
         file = "" if not self.file else f"{self.file}:" if place else f"{self.file}: "
         code = f"[{self.code}]" if self.code else ""
         lines = [f"{file}{place}error{code}: {self.message}"]

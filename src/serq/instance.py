@@ -30,7 +30,7 @@ def read_instance(path: str | Path) -> Instance:
     """
     file = Path(path)
     try:
-        items = parse_seed(Source.of(file.name, file.read_text(encoding="utf-8"))).items
+        items = parse_seed(Source.of(file.name, file.read_text(encoding="utf-8-sig"))).items
     except UnicodeDecodeError:
         raise SerqError("syntax", "the file is not UTF-8 text", file=file.name) from None
     for item in items:

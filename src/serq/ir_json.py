@@ -11,6 +11,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 from serq import ir
 from serq.checks.ir_check import BINARY_OPERATORS, check_program
 from serq.errors import SerqError
+from serq.json_text import strict_json
 
 __all__ = ["from_json", "schema", "to_json"]
 
@@ -100,11 +101,9 @@ def from_json(text: str) -> ir.Program:
     a reference to something that is not there.
     """
     try:
-        data = json.loads(text, parse_constant=_constant)
+        data = strict_json(text)
     except ValueError as error:
         raise _refuse(f"this is not JSON: {error}") from None
-    except RecursionError:
-        raise _refuse("the text is nested too deeply") from None
     if not isinstance(data, dict):
         raise _refuse("a program is a JSON object")
     version = data.pop("version", None)
@@ -117,10 +116,6 @@ def from_json(text: str) -> ir.Program:
         raise _refuse("the text is nested too deeply") from None
     assert isinstance(program, ir.Program)
     return program
-
-
-def _constant(name: str) -> float:
-    raise _refuse(f"{name} is no JSON number")
 
 
 def _read(data: Any, kind: Any, where: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ __all__ = ["Row", "read_trace", "with_trace"]
 
 Row = tuple[float, float, float, float]
 _COLUMNS = ("session", "turn", "new", "out", "think", "forced")
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
 
 def read_trace(path: str | Path) -> tuple[tuple[Row, ...], ...]:
@@ -23,10 +25,12 @@ def read_trace(path: str | Path) -> tuple[tuple[Row, ...], ...]:
     """
     file = Path(path)
     try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = "is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else "cannot be read"
-        raise SerqError("trace", f"the trace {file.name!r} {reason}", file=file.name) from None
+        text = file.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise SerqError("trace", f"the trace {file.name!r} is not UTF-8 text", file=file.name) from error
+    except (OSError, ValueError) as error:  # a ValueError for a NUL in the name
+        reason = getattr(error, "strerror", None) or error
+        raise SerqError("trace", f"the trace {file.name!r} cannot be read: {reason}", file=file.name) from error
     sessions: list[list[Row]] = []
     last: str | None = None
     for number, line in enumerate(text.splitlines(), start=1):
@@ -54,12 +58,9 @@ def _row(line: str, number: int, name: str) -> tuple[str, Row]:
 
 def _value(fields: list[str], column: int, number: int, name: str) -> float:
     text, what = fields[column], _COLUMNS[column]
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
+    value = float(text) if _NUMBER.fullmatch(text) else math.nan
     whole = column > 3 or (value % 1 == 0 and value >= 0)
-    if math.isfinite(value) and whole and "_" not in text:
+    if math.isfinite(value) and whole:
         return value
     wanted = "a whole number" if column <= 3 else "a number"
     message = f"{text!r} in the column {what!r} of {name!r} is not {wanted}"
@@ -78,7 +79,14 @@ def with_trace(program: ir.Program) -> ir.Program:
     path = Path(trace.path)
     if trace.folder:
         folder = Path(trace.folder).resolve()
-        path = (folder / path).resolve()
+        path = _resolved(folder / path)
         if not path.is_relative_to(folder):
             raise SerqError("trace", f"the trace {trace.path!r} lies outside the program's folder", file=path.name)
     return replace(program, trace=replace(trace, sessions=read_trace(path)))
+
+
+def _resolved(path: Path) -> Path:
+    try:
+        return path.resolve()
+    except (OSError, ValueError) as error:  # links in a circle, a NUL in the name
+        raise SerqError("trace", f"the trace {path.name!r} cannot be read: {error}") from error

@@ -29,6 +29,8 @@ __all__ = [
     "open_database",
 ]
 
+__version__ = "0.1.0"
+
 _HOME = {
     "LeafOp": "tensor_cast.leaf",
     "Requests": "tensor_cast.leaf",

@@ -8,7 +8,15 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-__all__ = ["CastqError", "DataFileError", "InvalidValueError", "UnknownNameError", "nearest"]
+__all__ = [
+    "CastqError",
+    "DataFileError",
+    "InvalidValueError",
+    "UnknownNameError",
+    "WriteError",
+    "how_to_install",
+    "nearest",
+]
 
 
 class CastqError(Exception):
@@ -35,6 +43,18 @@ class DataFileError(CastqError, ValueError):
         self.code = code
         place = f"{path}:{line}" if line is not None else f"{path}"
         super().__init__(f"{place}: {problem}")
+
+
+class WriteError(CastqError, OSError):
+    """Something could not be written; what was there before is as it was."""
+
+    def __init__(self, target: object, problem: str) -> None:
+        super().__init__(f"{target}: cannot be written: {problem}")
+
+
+def how_to_install(extra: str) -> str:
+    """The command that brings an optional part; castq is installed from a checkout."""
+    return f"pip install '.[{extra}]' in a checkout of castq"
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

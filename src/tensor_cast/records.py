@@ -7,13 +7,14 @@ so its lengths stay unknown and whatever needs them refuses.
 
 from __future__ import annotations
 
-import json
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
 from tensor_cast.dtypes import canonical_dtype
 from tensor_cast.errors import CastqError, InvalidValueError, nearest
+from tensor_cast.files.json_text import JsonError, parse_json
 from tensor_cast.leaf import AttrValue, LeafOp, Phase, Requests, TensorSpec
 from tensor_cast.signatures import Argument, signature
 
@@ -142,6 +143,10 @@ def _phase(value: object) -> Phase | None:
 
 _JSON_KEYS = ("op", "inputs", "outputs", "attrs", "requests", "source")
 _TENSOR_KEYS = ("shape", "dtype", "format", "role")
+# JSON has no such numbers: as an attribute they are written {"float": "inf"}.
+_FLOAT = "float"
+_NOT_FINITE = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
+_LARGEST = 2**63 - 1
 _REQUEST_KEYS = ("query_lens", "kv_lens", "phase", "block_table_shape")
 
 
@@ -149,11 +154,10 @@ def leaf_from_json(document: str | Mapping[str, Any]) -> LeafOp:
     """A leaf from its JSON form; see `leaf_to_json`.  Raises InvalidValueError naming the field that is wrong."""
     if isinstance(document, str):
         try:
-            document = json.loads(document)
-        except json.JSONDecodeError as error:
-            raise InvalidValueError(f"operator JSON, line {error.lineno}: {error.msg}") from None
-        except RecursionError:
-            raise InvalidValueError("operator JSON: too many nested values") from None
+            document = parse_json(document)
+        except JsonError as error:
+            place = "" if error.line is None else f", line {error.line}"
+            raise InvalidValueError(f"operator JSON{place}: {error.problem}") from None
     if not isinstance(document, Mapping):
         raise InvalidValueError(f"operator JSON: expected an object, got {type(document).__name__}")
     _only(document, _JSON_KEYS, "")
@@ -191,6 +195,8 @@ def _json_text(document: Mapping[str, Any], key: str, default: str, where: str) 
 
 
 def _json_attribute(value: Any, where: str) -> AttrValue:
+    if isinstance(value, Mapping) and list(value) == [_FLOAT] and value[_FLOAT] in _NOT_FINITE:
+        return _NOT_FINITE[value[_FLOAT]]
     items = value if isinstance(value, list) else [value]
     if any(isinstance(item, dict | list) for item in items):
         raise InvalidValueError(f"operator JSON: {where} must be a number, text, boolean or a flat list, got {value!r}")
@@ -231,6 +237,8 @@ def _json_requests(value: Any) -> Requests | None:
         items = value.get(key)
         if items is not None and (not isinstance(items, list) or any(type(i) is not int for i in items)):
             raise InvalidValueError(f"operator JSON: requests.{key} must be a list of integers, got {items!r}")
+        if items is not None and any(abs(item) > _LARGEST for item in items):
+            raise InvalidValueError(f"operator JSON: requests.{key}: a length is larger than 2**63 - 1")
         vectors[key] = None if items is None else tuple(items)
     try:
         return Requests(vectors["query_lens"], vectors["kv_lens"], value.get("phase"), vectors["block_table_shape"])
@@ -244,7 +252,7 @@ def leaf_to_json(leaf: LeafOp) -> dict[str, Any]:
     if leaf.outputs:
         document["outputs"] = [_spec_json(spec) for spec in leaf.outputs]
     if leaf.attrs:
-        document["attrs"] = {k: list(v) if isinstance(v, tuple) else v for k, v in leaf.attrs}
+        document["attrs"] = {key: _attribute_json(value) for key, value in leaf.attrs}
     if leaf.requests is not None:
         fields = {
             "query_lens": leaf.requests.query_lens,
@@ -257,6 +265,12 @@ def leaf_to_json(leaf: LeafOp) -> dict[str, Any]:
     if leaf.source != "direct":
         document["source"] = leaf.source
     return document
+
+
+def _attribute_json(value: AttrValue) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return {_FLOAT: str(value)}
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _spec_json(spec: TensorSpec) -> dict[str, Any]:

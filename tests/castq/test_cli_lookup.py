@@ -174,6 +174,82 @@ def test_misuse_is_one_line_and_exit_2(castq, demo, args, said):
     assert ran.out == ""
 
 
+NINES = "9" * 5000
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("--kv-lens", NINES), "--kv-lens: '999"),
+        (("--kv-lens", f"{NINES}x1"), "--kv-lens: '999"),
+        (("--query-lens", "9223372036854775808"), "is larger than 2**63 - 1"),
+        (("--input", f"{NINES},8:bf16"), "--input 1 '999"),
+        (("--block-table", f"1,{NINES}"), "--block-table: '999"),
+        (("--attr", f"a={NINES}"), "--attr a: '999"),
+        (("--attr", "a=1e999"), "is too large a number"),
+        (("--kv-lens", "４"), "expected lengths such as"),
+        (("--input", "４,8:bf16"), "is not a comma-separated list of integers"),
+        (("--input", "1_0,8:bf16"), "is not a comma-separated list of integers"),
+        (("--tp-size", NINES), "--tp-size"),
+    ],
+)
+def test_numbers_of_any_length_are_a_short_error(castq, demo, args, said):
+    ran = castq("lookup", "-d", str(demo), "--op", "aten.mm.default", *args)
+    assert (ran.code, ran.out) == (2, "")
+    assert said in ran.err
+    assert max(map(len, ran.err.splitlines())) < 300
+
+
+JSON_OPERATOR = '{"op": "aten.mm.default", "inputs": [{"shape": [96, 256], "dtype": "bf16"}]%s}'
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[" * 100_000, "too many nested values"),
+        (JSON_OPERATOR % ', "attrs": {"a": NaN}', "NaN is no JSON number"),
+        (JSON_OPERATOR % ', "attrs": {"a": 1e999}', "is too large"),
+        (JSON_OPERATOR % ', "op": "aten.zzz.default"', "the key 'op' stands twice"),
+        (JSON_OPERATOR % ', "attrs": {"a": "\\ud800"}', "half of a surrogate pair"),
+        (JSON_OPERATOR % f', "attrs": {{"a": {"9" * 6000}}}', "(6000 characters) is too large"),
+        (JSON_OPERATOR % f', "requests": {{"kv_lens": [{2**63}]}}', "a length is larger than 2**63 - 1"),
+        (JSON_OPERATOR % f', "outputs": [{{"shape": [{2**63}], "dtype": "bf16"}}]', "more than 2**63 - 1 elements"),
+    ],
+)
+def test_json_that_two_readers_could_take_differently_is_one_line_and_exit_2(castq, demo, text, said):
+    ran = castq("lookup", "-d", str(demo), "--operator", "-", stdin=text)
+    assert (ran.code, ran.out) == (2, "")
+    assert said in ran.err
+    assert len(ran.err.splitlines()) == 1
+    assert len(ran.err) < 200
+
+
+def test_infinite_attributes_are_valid_json(castq, demo):
+    ran = castq("lookup", "-d", str(demo), *MM, "4,8:bf16", "--attr", "limit=inf", "--attr", "text=nan", "--json")
+    operator = json.loads(ran.out, parse_constant=pytest.fail)["operator"]
+    assert operator["attrs"] == {"limit": {"float": "inf"}, "text": "nan"}
+    again = castq("lookup", "-d", str(demo), "--operator", "-", "--json", stdin=json.dumps(operator))
+    assert json.loads(again.out)["operator"] == operator
+
+
+def test_many_operators_show_how_far_they_are(castq, demo, tmp_path, monkeypatch):
+    from contextlib import contextmanager
+
+    from castq.commands import show
+
+    told: list[tuple[str, float, float]] = []
+
+    @contextmanager
+    def watched(_: str):
+        yield lambda *step: told.append(step)
+
+    monkeypatch.setattr(show, "progress", watched)
+    path = tmp_path / "operators.json"
+    path.write_text(json.dumps([{"op": "aten.mm.default"}] * 3))
+    castq("lookup", "-d", str(demo), "--operator", str(path))
+    assert told == [("aten.mm.default", done, 3) for done in (1, 2, 3)]
+
+
 def test_a_folder_without_database_is_misuse(castq, tmp_path):
     (tmp_path / "notes.txt").write_text("nothing here")
     ran = castq("lookup", "-d", str(tmp_path), "--op", "aten.mm.default")

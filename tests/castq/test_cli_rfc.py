@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -134,8 +135,22 @@ def test_without_the_gpu_extra_a_note_says_so(monkeypatch):
     monkeypatch.setattr(rfc, "find_spec", lambda _: None)
     found = check_rfc(rows=_only(DFC))
     assert found.ok
-    assert found.notes == ("GPU tables not asked: pip install 'castq[gpu]' brings them",)
+    assert found.notes == ("GPU tables not asked: pip install '.[gpu]' in a checkout of castq brings them",)
     assert found.rows[0].real_text == "-"
+
+
+def test_what_needs_scipy_is_no_departure_without_it(castq, monkeypatch):
+    monkeypatch.setitem(sys.modules, "scipy.spatial", None)
+    found = check_rfc([])
+    assert found.ok
+    assert [note for note in found.notes if "need SciPy: pip install '.[simplex]'" in note]
+    monkeypatch.setattr(rfc, "check_rfc", lambda *_: found)
+    ran = castq("rfc")
+    assert ran.code == 0
+    assert "departs" not in ran.out
+    whole = sum(not row.unasked for row in found.rows)
+    assert 0 < whole < 30
+    assert f"{whole} of {whole} rows behave" in ran.out
 
 
 @pytest.mark.skipif(find_spec("aiconfigurator_core") is None, reason="the GPU tables are not installed")

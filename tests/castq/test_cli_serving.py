@@ -66,7 +66,7 @@ def test_a_wrong_call(castq, desk, words):
 
 def test_a_missing_file(castq, tmp_path):
     ran = castq("run", str(tmp_path / "none.sq"))
-    assert (ran.code, ran.out) == (1, "")
+    assert (ran.code, ran.out) == (2, "")
     assert "none.sq" in ran.err
 
 
@@ -84,7 +84,7 @@ def test_dump_writes_samples_gauges_and_iterations(castq, desk, tmp_path):
     ]
     assert (out / "iterations.csv").read_text().splitlines() == ["start,engine,session,turn,kind,tokens"]
     again = castq("run", desk, "--dump", str(out))
-    assert again.code == 1
+    assert (again.code, again.out) == (2, ""), "noticed before the run"
     assert "exists" in again.err, "earlier results are not overwritten"
 
 

@@ -114,7 +114,9 @@ def test_refused(program, fields):
     assert caught.value.kind == "interchange"
 
 
-@pytest.mark.parametrize("text", ["", "[]", "3", "{", '{"version": NaN}', "[" * 100_000])
+@pytest.mark.parametrize(
+    "text", ["", "[]", "3", "{", '{"version": NaN}', "[" * 100_000, '{"version": 1, "version": 1}', '{"a": "\\ud800"}']
+)
 def test_not_a_program(text):
     with pytest.raises(SerqError):
         from_json(text)

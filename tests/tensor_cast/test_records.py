@@ -321,8 +321,8 @@ def test_json_reads_back_to_the_equal_leaf(leaf: LeafOp) -> None:
 
 
 def test_infinite_attributes_survive() -> None:
-    leaf = LeafOp.build("a.b.c", [], attrs={"limit": math.inf})
-    assert leaf_from_json(json.dumps(leaf_to_json(leaf))) == leaf
+    leaf = LeafOp.build("a.b.c", [], attrs={"limit": math.inf, "least": -math.inf})
+    assert leaf_from_json(json.dumps(leaf_to_json(leaf), allow_nan=False)) == leaf
 
 
 X = {"shape": [4, 8], "dtype": "bf16"}
@@ -334,6 +334,11 @@ X = {"shape": [4, 8], "dtype": "bf16"}
         ("{", "operator JSON, line 1: Expecting property name enclosed in double quotes"),
         ('{"op": "a",\n "inputs": [}', "operator JSON, line 2: Expecting value"),
         ("[" * 100_000, "operator JSON: too many nested values"),
+        ('{"op": "a", "op": "b"}', "operator JSON: the key 'op' stands twice in one object"),
+        ('{"op": "a", "attrs": {"k": NaN}}', "operator JSON: NaN is no JSON number"),
+        ('{"op": "\\ud800"}', "operator JSON: the text '\\ud800' holds half of a surrogate pair"),
+        ({"op": "a", "requests": {"kv_lens": [2**63]}}, "operator JSON: requests.kv_lens: a length is larger than"),
+        ({"op": "a", "attrs": {"k": {"float": "1"}}}, "operator JSON: attrs.k must be a number, text, boolean"),
         ("[]", "operator JSON: expected an object, got list"),
         ("3", "operator JSON: expected an object, got int"),
         ({}, "operator JSON: field 'op' must be a string such as 'aten.mm.default'"),

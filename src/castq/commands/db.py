@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from tensor_cast.errors import how_to_install
+
 if TYPE_CHECKING:
     from castq.databases import DatabaseCheck
     from tensor_cast.performance_model.profiling_database.kernel_table import LoadReport
@@ -24,10 +26,15 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Profiling d
 
 @app.command("list", epilog="Example: castq db list demo")
 def list_(
-    root: Annotated[Path | None, typer.Argument(help="Folder to search; the installed GPU data if left out.")] = None,
+    root: Annotated[
+        Path | None, typer.Argument(help="Folder to search; the installed GPU data if left out.", readable=False)
+    ] = None,
     json_: JsonFlag = False,
 ) -> None:
-    """List the profiling databases under a folder."""
+    """List the profiling databases under a folder.
+
+    Exit code 0, also where there is none; 2 for a wrong call or a missing folder, 1 if the list cannot be written.
+    """
     from castq.commands import show
     from castq.databases import list_databases, listing_to_json
 
@@ -38,8 +45,8 @@ def list_(
         rows = [(str(name), name.format, str(name.path)) for name in names]
         show.print_table(("name", "format", "path"), rows, fold=False)
     else:
-        where = f"under {root}" if root is not None else "installed (pip install castq[gpu] brings GPU data)"
-        typer.echo(f"no database {where}; castq db demo --out DIR writes a synthetic one")
+        where = f"under {root}" if root is not None else f"installed ({how_to_install('gpu')} brings GPU data)"
+        show.say(f"no database {where}; castq db demo --out DIR writes a synthetic one")
 
 
 @app.command(epilog="Example: castq db check demo --kernel MatMulV2")
@@ -50,7 +57,8 @@ def check(
 ) -> None:
     """Load every table of a database and say what is usable, what is rejected and why.
 
-    Exit code 0 if every table can be used, 1 if one cannot (a Git-LFS pointer, a missing column), 2 for a wrong call.
+    Exit code 0 if every table can be used, 1 if one cannot (a Git-LFS pointer, a missing column), 2 for a wrong call or
+    a missing folder.
     """
     from castq.ask import locate_database
     from castq.commands import show
@@ -69,14 +77,17 @@ def check(
 
 @app.command(epilog="Example: castq db demo --out demo --seed 7")
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder to write to.")],
+    out: Annotated[Path, typer.Option(help="Folder to write to.", readable=False)],
     seed: Annotated[int, typer.Option(help="Seed of the noise; the same seed gives the same bytes.")] = 0,
     noise: Annotated[float, typer.Option(help="Spread of the noise, 0 for the bare formulas.")] = 0.02,
     force: Annotated[bool, typer.Option("--force", help="Replace an earlier demo.")] = False,
     version: Annotated[list[str] | None, typer.Option(help="0.13, 0.15 or 0.18; repeat for several.")] = None,
     json_: JsonFlag = False,
 ) -> None:
-    """Write a synthetic database from stated formulas: no number in it was measured."""
+    """Write a synthetic database from stated formulas: no number in it was measured.
+
+    Exit code 0; 1 if it cannot be written; 2 for a wrong call or a folder that holds something already.
+    """
     from castq.commands import show
     from tensor_cast.performance_model.profiling_database.demo import write_demo_database
 
@@ -85,22 +96,22 @@ def demo(
         show.print_json(report.to_json())
         return
     for database in report.databases:
-        typer.echo(f"{database.path}: {len(database.rows)} tables, {sum(database.rows.values())} rows, SYNTHETIC data")
+        show.say(f"{database.path}: {len(database.rows)} tables, {sum(database.rows.values())} rows, SYNTHETIC data")
     collectives = report.communication_rows
-    typer.echo(f"{report.communication_path}: {len(collectives)} tables, {sum(collectives.values())} rows")
+    show.say(f"{report.communication_path}: {len(collectives)} tables, {sum(collectives.values())} rows")
 
 
 def _show_check(found: DatabaseCheck) -> None:
     from castq.commands import show
 
     note = f"; {found.provenance}" if found.provenance else ""
-    typer.echo(f"{found.path}: {found.operators} operators, {len(found.tables)} tables{note}")
+    show.say(f"{found.path}: {found.operators} operators, {len(found.tables)} tables{note}")
     show.print_table(_COLUMNS, [_row(report) for report in found.tables], right=_NUMBERS, fold=False)
     for report in found.tables:
         for problem in report.problems:
-            typer.echo(f"problem in {report.kernel}: {problem}")
+            show.say(f"problem in {report.kernel}: {problem}")
         for reason, count in report.rejected.items():
-            typer.echo(f"rejected in {report.kernel}: {count} {reason} ({report.examples[reason]})")
+            show.say(f"rejected in {report.kernel}: {count} {reason} ({report.examples[reason]})")
     for title, names in (
         ("mapping keys nobody reads", found.unknown_keys),
         ("policies without effect", found.inert_policies),
@@ -108,7 +119,7 @@ def _show_check(found: DatabaseCheck) -> None:
         ("tables no entry names", found.unreferenced),
     ):
         if names:
-            typer.echo(f"{title} ({len(names)}): {', '.join(names)}")
+            show.say(f"{title} ({len(names)}): {', '.join(names)}")
 
 
 def _row(report: LoadReport) -> tuple[object, ...]:

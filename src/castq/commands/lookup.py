@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -82,7 +82,8 @@ def lookup(
 ) -> None:
     """Look one operator up in a profiling database: a measured or interpolated latency, or the reason for none.
 
-    Exit code 0 if answered, 3 if any operator is missed, 2 for a wrong call.
+    Exit code 0 if answered, 3 if any operator is missed, 2 for a wrong call or a missing file, 1 if the answer cannot
+    be written.
     """
     from castq.ask import Setting, ask
     from castq.operator_text import build_operator, read_operators
@@ -96,10 +97,23 @@ def lookup(
         leaves, many = [build_operator(op, inputs or (), outputs or (), attrs or (), **lengths)], False
     else:
         raise InvalidValueError("name an operator with --op, or a JSON file of operators with --operator")
-    answers = list(ask(database, leaves, Setting(not measured_only, device, tp_size, ep_size)))
+    answers = _asked(ask(database, leaves, Setting(not measured_only, device, tp_size, ep_size)), len(leaves))
     _show(answers, many, explain, as_json)
     if not all(answer.answered for answer in answers):
         raise typer.Exit(_MISSED)
+
+
+def _asked(answers: Iterable[Answer], total: int) -> list[Answer]:
+    """The answers, with a bar where somebody waits for many."""
+    from castq.commands import show
+
+    found: list[Answer] = []
+    with show.progress("asking") as bar:
+        for answer in answers:
+            found.append(answer)
+            if bar is not None:
+                bar(answer.leaf.name, len(found), total)
+    return found
 
 
 def _show(answers: Sequence[Answer], many: bool, explain: bool, as_json: bool) -> None:
@@ -116,7 +130,7 @@ def _show(answers: Sequence[Answer], many: bool, explain: bool, as_json: bool) -
         rows = [(i + 1, a.leaf.name, _shapes(a.leaf), _latency(a), a.line) for i, a in enumerate(answers)]
         show.print_table(("#", "operator", "inputs", "us", "answer"), rows, right=("#", "us"))
     else:
-        typer.echo(answers[0].line)
+        show.say(answers[0].line)
 
 
 def _title(answer: Answer, many: bool) -> str:

@@ -27,7 +27,7 @@ def rfc(database: Databases = None, as_json: AsJson = False) -> None:
 
     Synthetic answers come from a demo database of each version, written to a temporary folder; real ones from GPU
     tables, where they hold the operator.  Exit code 0 if every row behaves as stated, 1 if one does not, 2 for a wrong
-    call.
+    call.  What needs SciPy where it is not installed is no departure: a note says how to install it.
     """
     from castq.commands import show
     from castq.rfc import check_rfc
@@ -46,16 +46,17 @@ def _show(report: RfcReport) -> None:
     from castq.commands import show
 
     for table in dict.fromkeys(row.row.table for row in report.rows):
-        typer.echo(f"RFC {table}")
+        show.say(f"RFC {table}")
         show.print_table(_COLUMNS, [_cells(row) for row in report.rows if row.row.table == table], fold=False)
     departed = [row for row in report.rows if row.problems]
     for row in departed:
         for problem in row.problems:
-            typer.echo(f"departs from the RFC: {row.row.operator}, {problem}")
+            show.say(f"departs from the RFC: {row.row.operator}, {problem}")
     for note in report.notes:
-        typer.echo(note)
-    behaving = len(report.rows) - len(departed)
-    typer.echo(f"{behaving} of {len(report.rows)} rows behave as the RFC states; synthetic answers are no measurements")
+        show.say(note)
+    whole = [row for row in report.rows if not row.unasked]
+    behaving = len([row for row in whole if not row.problems])
+    show.say(f"{behaving} of {len(whole)} rows behave as the RFC states; synthetic answers are no measurements")
 
 
 def _cells(report: RowReport) -> tuple[str, ...]:

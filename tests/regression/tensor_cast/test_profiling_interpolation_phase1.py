@@ -434,4 +434,4 @@ def test_without_scipy_a_2d_question_says_what_to_install(tmp_path: Path, monkey
     assert hit(wrapper.query(mm(150, 8, 4))).latency_us == 1 + 150 + 16
     answer = miss(wrapper.query(mm(150, 12, 4)))
     assert answer.code == "scipy_unavailable"
-    assert "castq[simplex]" in str(answer)
+    assert "pip install '.[simplex]'" in str(answer)

@@ -400,7 +400,7 @@ def test_a_missing_package_says_how_to_install_it(monkeypatch: pytest.MonkeyPatc
     write(tmp_path, "gemm/gemm_perf", gemm())
     monkeypatch.setattr(aiconfigurator, "find_spec", lambda name: None)
     for call in (lambda: list(find_gpu_databases(None)), lambda: open_tables(tmp_path)):
-        with pytest.raises(InvalidValueError, match=r"pip install 'castq\[gpu\]'"):
+        with pytest.raises(InvalidValueError, match=r"pip install '\.\[gpu\]'"):
             call()
 
 

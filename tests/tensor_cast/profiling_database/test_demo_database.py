@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import csv
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from tensor_cast.errors import CastqError, InvalidValueError
+from tensor_cast.errors import CastqError, InvalidValueError, WriteError
+from tensor_cast.files.staging import locked
 from tensor_cast.performance_model.profiling_database import op_mapping
 from tensor_cast.performance_model.profiling_database.database import ProfilingDatabase, open_database
-from tensor_cast.performance_model.profiling_database.demo import DemoReport, write_demo_database
+from tensor_cast.performance_model.profiling_database.demo import DemoReport, write_demo_database, writer
 from tensor_cast.performance_model.profiling_database.demo.rows import roofline_us
 from tensor_cast.performance_model.profiling_database.kernel_table import TensorTable
 from tensor_cast.performance_model.profiling_database.op_mapping import load_op_mapping
@@ -235,3 +238,46 @@ def test_a_failure_half_way_leaves_nothing_behind(tmp_path, monkeypatch):
     with pytest.raises(CastqError, match="No space left on device"):
         write_demo_database(tmp_path / "demo")
     assert list(tmp_path.iterdir()) == []
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from tensor_cast.performance_model.profiling_database.demo import write_demo_database
+os.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+write_demo_database(Path(sys.argv[1]))
+"""
+
+
+def test_what_a_killed_run_left_goes_with_the_next(tmp_path):
+    out = tmp_path / "demo"
+    subprocess.run([sys.executable, "-c", KILLED, str(out)], check=False, timeout=60)
+    assert [path.name[:6] for path in tmp_path.iterdir()] == [".demo."]
+    write_demo_database(out)
+    assert [path.name for path in tmp_path.iterdir()] == ["demo"]
+
+
+def test_of_two_runs_into_one_folder_one_says_that_it_lost(tmp_path, monkeypatch):
+    out = tmp_path / "demo"
+    write = writer._write_tree
+
+    def meanwhile(*args: object) -> DemoReport:
+        report = write(*args)
+        if not out.exists():
+            out.mkdir()
+            (out / "of the other run").touch()
+        return report
+
+    monkeypatch.setattr(writer, "_write_tree", meanwhile)
+    with pytest.raises(WriteError, match="another run has written it meanwhile"):
+        write_demo_database(out)
+    assert [path.name for path in out.iterdir()] == ["of the other run"]
+    assert [path.name for path in tmp_path.iterdir()] == ["demo"]
+
+
+def test_an_earlier_demo_is_replaced_by_one_run_at_a_time(tmp_path):
+    out = tmp_path / "demo"
+    write_demo_database(out, seed=1)
+    with locked(out), pytest.raises(WriteError, match="another run is writing it"):
+        write_demo_database(out, seed=2, force=True)
+    assert "seed 1" in (out / "PROVENANCE.md").read_text(encoding="utf-8")

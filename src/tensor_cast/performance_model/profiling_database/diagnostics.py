@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from tensor_cast.errors import how_to_install
 from tensor_cast.performance_model.profiling_database.data_source import MissReason
 from tensor_cast.performance_model.profiling_database.interpolation_index import CandidateGroup
 from tensor_cast.performance_model.profiling_database.kernel_table import ColumnTable, TensorTable
@@ -156,7 +157,7 @@ def miss_details(kernels: Sequence[str], attempts: Sequence[KernelAttempt]) -> d
     if shown is not None and shown.details.get("nearest_regime_differs_in"):
         details["regime_differs_in"] = shown.details["nearest_regime_differs_in"]
     if shown is not None and shown.reason is MissReason.SCIPY_UNAVAILABLE:
-        details["hint"] = "two or three axes need SciPy: pip install 'castq[simplex]'"
+        details["hint"] = f"two or three axes need SciPy: {how_to_install('simplex')}"
     for attempt in attempts:
         if "hint" in attempt.details:
             details.setdefault("hint", attempt.details["hint"])

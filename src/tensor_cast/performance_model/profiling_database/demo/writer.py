@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from tensor_cast.errors import CastqError, InvalidValueError, nearest
+from tensor_cast.errors import InvalidValueError, WriteError, nearest
+from tensor_cast.files.staging import folder_beside, locked, put_in_place
 from tensor_cast.performance_model.profiling_database.demo import (
     cache,
     communication,
@@ -92,19 +91,21 @@ def write_demo_database(
     `noise` is the standard deviation of the logarithm of the factor each latency is multiplied by; 0 leaves the
     formula's values.  The same seed gives the same bytes.  A non-empty `out` is refused unless `force`; even then only
     an earlier demo is replaced, never other data, and files beside it stay.  Raises InvalidValueError for a bad
-    argument and CastqError where the folder cannot be written; nothing is left behind in either case.
+    argument and WriteError where the folder cannot be written or another run has written it meanwhile; nothing is left
+    behind in either case, and what an earlier run that was killed left beside `out` is removed.
     """
     _check(seed, noise, versions)
     out = Path(os.path.abspath(out))
     try:
         _check_target(out, force)
-        out.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as staging:
-            tree = Path(staging) / "new"
+        with folder_beside(out) as staging:
+            tree = staging / "new"
             report = _write_tree(tree, out, seed, noise, versions)
-            _install(tree, out, Path(staging) / "old")
+            _install(tree, out, staging / "old", force)
+    except WriteError:
+        raise
     except OSError as error:
-        raise CastqError(f"{out}: cannot be written: {error.strerror or error}") from None
+        raise WriteError(out, error.strerror or str(error)) from None
     return report
 
 
@@ -167,15 +168,17 @@ def _write_collectives(folder: Path, seed: int, noise: float) -> Iterator[tuple[
         yield table.kernel, len(table.rows)
 
 
-def _install(tree: Path, out: Path, old: Path) -> None:
-    """Put the finished tree in place: one rename, or one per top-level item where `out` holds other files."""
+def _install(tree: Path, out: Path, old: Path, force: bool) -> None:
+    """Put the finished tree in place: one rename, or one per top-level item where `out` holds an earlier demo."""
     if not out.exists() or not any(out.iterdir()):
-        os.replace(tree, out)
+        put_in_place(tree, out)
         return
+    if not force:
+        raise WriteError(out, "another run has written it meanwhile")
     old.mkdir()
-    for item in sorted(tree.iterdir()):
-        target = out / item.name
-        if target.exists():
-            os.replace(target, old / item.name)
-        os.replace(item, target)
-    shutil.rmtree(old)
+    with locked(out):
+        for item in sorted(tree.iterdir()):
+            target = out / item.name
+            if target.exists():
+                os.replace(target, old / item.name)
+            os.replace(item, target)

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tensor_cast.errors import DataFileError, InvalidValueError, UnknownNameError, nearest
+from tensor_cast.errors import DataFileError, InvalidValueError, UnknownNameError, how_to_install, nearest
 from tensor_cast.performance_model.profiling_database.database import (
     MAPPING_FILE,
     DatabaseName,
@@ -29,7 +29,7 @@ __all__ = ["FORMAT", "GpuTables", "find_gpu_databases", "open_gpu_database", "pa
 
 FORMAT: Final = "aiconfigurator"
 _PACKAGE: Final = "aiconfigurator_core"
-_INSTALL: Final = "pip install 'castq[gpu]'"
+_INSTALL: Final = how_to_install("gpu")
 _COLLECTIVES: Final = "comm"
 _SHIPPED: Final = Path(__file__).parent.parent / "data"
 
