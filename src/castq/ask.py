@@ -28,13 +28,15 @@ SYNTHETIC: Final = "SYNTHETIC data"
 class Setting:
     """What a lookup depends on besides the operator.
 
-    `device` names a device profile; None takes the one the database declares, where there is one.
+    `device` names a device profile; None takes the one the database declares, where there is one.  `strict` lets only
+    the very operator match, False also padding, tolerances and related dtypes; None does as the mapping says.
     """
 
     interpolate: bool = True
     device: str | None = None
     tp_size: int = 1
     ep_size: int | None = None
+    strict: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,8 @@ def _source(database: ProfilingDatabase, setting: Setting) -> DataSourcePerforma
     from tensor_cast.performance_model.profiling_database import ProfilingDataSource
 
     parallel = ParallelConfig(tensor_parallel_size=setting.tp_size, expert_parallel_size=setting.ep_size)
-    base = ProfilingDataSource(database, _device(database, setting.device), parallel)
+    matching = None if setting.strict is None else "strict" if setting.strict else "compatible"
+    base = ProfilingDataSource(database, _device(database, setting.device), parallel, exact_match=matching)
     if not setting.interpolate:
         return base
     from tensor_cast.performance_model.profiling_database import InterpolatingDataSource

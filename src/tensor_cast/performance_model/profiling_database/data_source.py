@@ -227,6 +227,8 @@ class QueryResult:
             parts.append(f"{method}({axes})" if axes else str(method))
         if rows := details.get("matched_row_meta"):
             parts.append("rows " + _row_names(rows))
+        if merged := [row for row in rows or () if row.get("duplicate_count", 1) > 1]:
+            parts.append("repeats " + ", ".join(_spread(row) for row in merged))
         if inexact := details.get("inexact_match"):
             parts.append(f"matched by {inexact['rule']}: {', '.join(inexact['changes'])}")
         if details.get("exact_match") == "strict":
@@ -250,6 +252,11 @@ class QueryResult:
         if self.sub_kernel_shapes is not None:
             document["sub_kernel_shapes"] = jsonable(self.sub_kernel_shapes)
         return document
+
+
+def _spread(row: Mapping[str, Any]) -> str:
+    """`2 of 186.48..415.45`: how many repeats were merged, and between which latencies."""
+    return f"{row['duplicate_count']} of {row['duplicate_latency_min_us']:g}..{row['duplicate_latency_max_us']:g} us"
 
 
 def _row_names(rows: Iterable[Mapping[str, Any]]) -> str:
