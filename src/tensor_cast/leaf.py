@@ -16,12 +16,13 @@ from typing import Any, Final, Literal
 from tensor_cast.dtypes import canonical_dtype
 from tensor_cast.errors import CastqError, InvalidValueError
 
-__all__ = ["AttrValue", "LeafOp", "Phase", "Requests", "Shape", "TensorSpec"]
+__all__ = ["KERNEL_TYPES", "AttrValue", "LeafOp", "Phase", "Requests", "Shape", "TensorSpec"]
 
 Shape = tuple[int, ...]
 Phase = Literal["prefill", "decode", "mixed"]
 AttrValue = str | int | float | bool | None | tuple[int, ...] | tuple[str, ...]
 
+KERNEL_TYPES: Final = "kernel_types"  # attribute by which a child of a composite says which kernels run it, in order
 _PHASES: Final = ("prefill", "decode", "mixed")
 _MAX_SIZE: Final = 2**63 - 1  # elements a tensor can have; also keeps every size representable as a float
 

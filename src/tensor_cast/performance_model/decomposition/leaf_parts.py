@@ -6,10 +6,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
-from tensor_cast.leaf import AttrValue, LeafOp, Requests, Shape, TensorSpec
+from tensor_cast.leaf import KERNEL_TYPES, AttrValue, LeafOp, Requests, Shape, TensorSpec
 
 __all__ = [
-    "KERNEL_TYPES",
     "LackingError",
     "carried_requests",
     "integer",
@@ -30,7 +29,6 @@ _PRODUCTS: Final = {
 }
 _FLOATS: Final = ("bfloat16", "float16", "float32")
 _CARRIED_ATTRS: Final = ("model",)
-KERNEL_TYPES: Final = "kernel_types"  # the attribute by which a child says which kernels run it, first to last
 
 
 class LackingError(Exception):

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from tensor_cast.errors import DataFileError, nearest
-from tensor_cast.performance_model.decomposition.leaf_parts import KERNEL_TYPES
+from tensor_cast.leaf import KERNEL_TYPES
 from tensor_cast.performance_model.profiling_database.table_layout import (
     TableLayout,
     parse_layouts,
