@@ -52,7 +52,7 @@ _CACHED_ANSWERS = 1 << 16
 Handler = Callable[[LeafOp], QueryResult | Miss]
 _COORDINATE_MODES = ("attention_lightning_indexer", "attention_sparse_sharedkv", "scatter_nd_update_mla")
 _NO_PLAIN_SHAPES = (*_COORDINATE_MODES, "attention_special")
-AMBIGUOUS = MissReason.AMBIGUOUS_DUPLICATE_COORDINATE
+_UNDECIDED = (MissReason.AMBIGUOUS_DUPLICATE_COORDINATE, MissReason.SEMANTIC_FIELD_MISSING)
 _CODES_WITH_KERNELS = (MissReason.SUB_KERNEL_MISS, MissReason.ATTENTION_SUB_KERNEL_MISS)
 
 
@@ -195,10 +195,10 @@ class ProfilingDataSource(DataSourcePerformanceModel):
             if isinstance(path, Miss):
                 return self._compute(leaf, entry)
             found = self._at_coordinates(leaf, entry)
-            if isinstance(found, QueryResult) or path.owns(leaf) or entry.query_mode in _NO_PLAIN_SHAPES:
+            settled = isinstance(found, QueryResult) or found.reason in _UNDECIDED
+            if settled or path.owns(leaf) or entry.query_mode in _NO_PLAIN_SHAPES:
                 return found
-            plain = self._compute(leaf, entry)
-            return found if isinstance(plain, Miss) and found.reason is AMBIGUOUS else plain
+            return self._compute(leaf, entry)
 
         return answer if entry.query_mode is not None else self._plain_handler(entry, answer)
 
