@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 
-from tensor_cast.dtypes import dtype_bytes
+from tensor_cast.dtypes import stored_bytes
 from tensor_cast.leaf import LeafOp
 from tensor_cast.performance_model.profiling_database.data_source import (
     Miss,
@@ -39,7 +39,10 @@ def lookup_communication(context: ExactContext, leaf: LeafOp, kernel: str) -> Qu
     if group is None or not leaf.tensors:
         return Miss(MissReason.INVALID_ARGS, details={"hint": "a collective needs a tensor and its rank_group"})
     tensor = leaf.tensors[0]
-    size = int(tensor.numel * dtype_bytes(tensor.dtype))
+    width = stored_bytes(tensor.dtype)
+    if width is None:
+        return Miss(MissReason.DTYPE_UNMAPPED, tensor.dtype)
+    size = int(tensor.numel * width)
     if leaf.name.startswith("tensor_cast.reduce_scatter"):
         size //= len(group)
     return lookup_message(context, kernel, size, group, (tensor.shape,))
