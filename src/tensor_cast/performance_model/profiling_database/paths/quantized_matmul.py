@@ -80,8 +80,8 @@ class QuantizedMatmulPath(OperatorPath):
             return Miss(MissReason.TARGET_UNAVAILABLE, table.kernel, {"cause": cause})
         if contradicts(leaf.name, tensors[0].dtype, tensors[1].dtype):
             dtypes = {"input_dtypes": [spec.dtype for spec in tensors[:2]]}
-            cause = {"cause": "operand_dtypes_are_not_the_operators", **dtypes}
-            return Miss(MissReason.TARGET_UNAVAILABLE, table.kernel, cause)
+            details = {"cause": "operand_dtypes_are_not_the_operators", **dtypes}
+            return Miss(MissReason.TARGET_UNAVAILABLE, table.kernel, details)
         place = _place(table.kernel, tensors, self._count(entry), packed, outputs)
         if place is None:
             return Miss(MissReason.TARGET_UNAVAILABLE, table.kernel, {"cause": "matmul_axes_unextractable"})
