@@ -6,23 +6,24 @@ is damaged or was never a number.
 
 from __future__ import annotations
 
-import re
+import math
 from typing import Final
 
 __all__ = ["parse_real", "parse_whole"]
 
-_REAL: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?")
 _MAX_LENGTH: Final = 64  # no measured quantity needs more; keeps a cell of ten thousand digits from being computed
 _MAX_EXACT: Final = 2.0**53
 
 
 def parse_real(text: str) -> float | None:
     """The finite number that `text` spells in ASCII, blanks around it ignored; None for anything else."""
-    bare = text.strip(" \t")
-    if len(bare) > _MAX_LENGTH or not _REAL.fullmatch(bare):
+    if len(text) > _MAX_LENGTH or "_" in text or not text.isascii():
         return None
-    value = float(bare)
-    return value if abs(value) != float("inf") else None
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
 
 
 def parse_whole(text: str) -> int | None:
@@ -32,5 +33,4 @@ def parse_whole(text: str) -> int | None:
         return None
     if abs(value) <= _MAX_EXACT:
         return int(value)
-    bare = text.strip(" \t").lstrip("+-")
-    return int(text) if bare.isdecimal() else None
+    return int(text) if text.strip().lstrip("+-").isdecimal() else None

@@ -14,7 +14,7 @@ from support import base_source, mm, row, source, write_database
 from tensor_cast import LeafOp, Miss, ProfilingDataSource
 from tensor_cast.errors import DataFileError, InvalidValueError
 from tensor_cast.performance_model.profiling_database.readers import text_source
-from tensor_cast.performance_model.profiling_database.readers.text_source import read_lines
+from tensor_cast.performance_model.profiling_database.readers.text_source import TextLines
 from two_products import BF16, BMM, HEADER, LFS, LINE, MM, code, latency, with_file
 
 # --- files that cannot be used at all ---------------------------------------------------------------------------------
@@ -91,7 +91,7 @@ def test_a_file_that_changes_while_it_is_read_is_refused(
 ) -> None:
     path = tmp_path / "BatchMatMulV2.csv"
     path.write_bytes(HEADER + LINE)
-    lines = read_lines(path)
+    lines = iter(TextLines(path))
     next(lines)
     change(path)
     with pytest.raises(DataFileError) as caught:

@@ -210,6 +210,8 @@ class QueryResult:
             parts.append(f"{method}({axes})" if axes else str(method))
         if rows := details.get("matched_row_meta"):
             parts.append("rows " + _row_names(rows))
+        if suspect := details.get("suspect_row"):
+            parts.append("suspect_row " + ", ".join(suspect))
         if note := details.get("note"):
             parts.append(str(note))
         if "synthetic" in details:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from tensor_cast.performance_model.profiling_database.data_source import MissReason
 from tensor_cast.performance_model.profiling_database.interpolation_index import CandidateGroup
-from tensor_cast.performance_model.profiling_database.kernel_table import ColumnTable, TensorTable
+from tensor_cast.performance_model.profiling_database.kernel_table import ColumnTable, TensorTable, suspect_rows
 from tensor_cast.performance_model.profiling_database.paths.path import Target
 from tensor_cast.performance_model.profiling_database.slices import Attempt, Found
 
@@ -98,6 +98,8 @@ def found_details(
         details["grid_quality"] = {"unique_point_count": len(merged.usable), "filtered_point_count": merged.filtered}
     if transformed:
         details |= _untransformed(found, asked, coordinates)
+    if suspect := suspect_rows(details["matched_row_meta"]):
+        details["suspect_row"] = suspect
     if found.attempts:
         details["attempts"] = [attempt.to_details() for attempt in found.attempts]
     return details

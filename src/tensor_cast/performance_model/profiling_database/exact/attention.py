@@ -5,11 +5,11 @@ Source: exact-lookup facts, section 7.
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from typing import Final
 
+from tensor_cast.decimal_text import parse_whole
 from tensor_cast.dtypes import profile_dtype
 from tensor_cast.leaf import LeafOp, Shape, TensorSpec
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason, QueryResult
@@ -148,13 +148,7 @@ def sequence_length(table: TensorTable, row: int) -> int | None:
 def integer_cell(table: TensorTable, row: int, column: str) -> int | None:
     """An integer from an extra column, or None for blank, NaN and text."""
     text = table.cell(row, column)
-    if text is None:
-        return None
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return int(value) if math.isfinite(value) else None
+    return None if text is None else parse_whole(text)
 
 
 def tokens_match(target: int, measured_tokens: int) -> bool:

@@ -17,6 +17,7 @@ from tensor_cast.performance_model.profiling_database.data_source import (
     ShapeMatchInfo,
 )
 from tensor_cast.performance_model.profiling_database.exact.context import ExactContext
+from tensor_cast.performance_model.profiling_database.kernel_table import suspect_rows
 from tensor_cast.performance_model.profiling_database.readers.communication_csv import (
     CommunicationRow,
     CommunicationTable,
@@ -111,14 +112,14 @@ def _result(
     shapes: tuple[tuple[int, ...], ...],
     rows: tuple[CommunicationRow, ...],
 ) -> QueryResult:
+    metas = [row.meta(table.source) for row in rows]
     details: dict[str, object] = {
         "kernel_type": table.kernel,
         "topology_tier": tier,
-        "matched_row_meta": [
-            {"file": table.source, "line": row.line, "latency_us": row.latency_us, "message_bytes": row.message_bytes}
-            for row in rows
-        ],
+        "matched_row_meta": metas,
     }
+    if suspect := suspect_rows(metas):
+        details["suspect_row"] = suspect
     if source is QuerySource.INTERPOLATED:
         details |= {"method": "alpha_beta_clamped", "axes": ["message_bytes"], "interpolation_dim": 1}
     if table.synthetic:

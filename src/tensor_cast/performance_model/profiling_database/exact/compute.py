@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tensor_cast.decimal_text import parse_whole
 from tensor_cast.dtypes import profile_dtype, profile_dtype_bytes
 from tensor_cast.leaf import LeafOp, Shape, TensorSpec
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason, QueryResult
@@ -151,11 +152,8 @@ def parse_ep_size(cell: str | None) -> int | None:
     """A positive integer from an `EP Size` cell (integral floats allowed), else None."""
     if cell is None:
         return None
-    try:
-        value = float(cell)
-    except ValueError:
-        return None
-    return int(value) if value > 0 and value.is_integer() else None
+    value = parse_whole(cell)
+    return value if value is not None and value > 0 else None
 
 
 def lookup_moe_fused(context: ExactContext, leaf: LeafOp, entry: OperatorEntry) -> QueryResult | Miss:

@@ -22,7 +22,7 @@ from tensor_cast.performance_model.profiling_database.data_source import (
 )
 from tensor_cast.performance_model.profiling_database.database import ProfilingDatabase
 from tensor_cast.performance_model.profiling_database.exact.row_index import RowIndex, RowMatch
-from tensor_cast.performance_model.profiling_database.kernel_table import ColumnTable, TensorTable
+from tensor_cast.performance_model.profiling_database.kernel_table import ColumnTable, TensorTable, suspect_rows
 
 __all__ = ["ExactContext", "csv_missing", "measured", "profile_dtypes", "profile_inputs"]
 
@@ -101,12 +101,15 @@ def measured(
     latency = table.exact_latency
 
     def evidence() -> dict[str, Any]:
-        found = {"kernel_type": table.kernel, **details, "matched_row_meta": [table.row_meta(match.row, latency)]}
+        rows = [table.row_meta(match.row, latency)]
+        found = {"kernel_type": table.kernel, **details, "matched_row_meta": rows}
+        if suspect := suspect_rows(rows):
+            found["suspect_row"] = suspect
         if table.synthetic:
             found["synthetic"] = context.database.mapping.header.get("provenance", "synthetic")
         return found
 
-    info = ShapeMatchInfo(leaf.tensor_shapes, table.input_shapes[match.row], rule or match.rule.name)
+    info = ShapeMatchInfo(leaf.tensor_shapes, table.input_shapes(match.row), rule or match.rule.name)
     return QueryResult(latency.numbers[match.row], confidence, QuerySource.MEASURED, LazyDetails(evidence), info)
 
 

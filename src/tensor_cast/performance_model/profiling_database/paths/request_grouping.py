@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tensor_cast.decimal_text import parse_whole
 from tensor_cast.leaf import LeafOp, Requests, Shape
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
 from tensor_cast.performance_model.profiling_database.kernel_table import TensorTable
@@ -85,11 +86,8 @@ def _integers(cell: str | None) -> tuple[int, ...] | None:
     if cell is None:
         return None
     parts = [part for slot in split_slots(cell) for part in slot.split(",") if part.strip()]
-    try:
-        values = [float(part) for part in parts]
-    except ValueError:
-        return None
-    return tuple(int(value) for value in values) if values and all(v.is_integer() for v in values) else None
+    values = [parse_whole(part) for part in parts]
+    return tuple(value for value in values if value is not None) if values and None not in values else None
 
 
 def _per_request(offsets: tuple[int, ...], tokens: int) -> tuple[int, ...] | None:
