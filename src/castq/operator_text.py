@@ -8,13 +8,15 @@ import sys
 from collections.abc import Iterable
 from typing import Final
 
+from tensor_cast.decimal_text import parse_real
 from tensor_cast.errors import CastqError, InvalidValueError
 from tensor_cast.leaf import AttrValue, LeafOp, Requests, Shape, TensorSpec
 
 __all__ = ["build_operator", "parse_attribute", "parse_lengths", "parse_shape", "parse_tensor", "read_operators"]
 
 _FORM: Final = "SHAPE:DTYPE[:FORMAT][@ROLE], for example 4096,5120:bf16"
-_REPEAT: Final = re.compile(r"(?:(\d+)[x*])?(\d+)")
+_WHOLE: Final = re.compile(r"[+-]?[0-9]{1,20}")
+_REPEAT: Final = re.compile(r"(?:([0-9]{1,20})[x*])?([0-9]{1,20})")
 _MAX_REQUESTS: Final = 1_000_000
 
 
@@ -23,12 +25,11 @@ def parse_shape(text: str, where: str = "shape") -> Shape:
     bare = text.strip()
     if bare in ("", "()"):
         return ()
-    try:
-        return tuple(int(part) for part in bare.strip("()").rstrip(",").split(","))
-    except ValueError:
-        raise InvalidValueError(
-            f"{where}: shape {text!r} is not a comma-separated list of integers such as 4096,5120"
-        ) from None
+    parts = [part.strip() for part in bare.strip("()").rstrip(",").split(",")]
+    if not all(_WHOLE.fullmatch(part) for part in parts):
+        problem = f"{where}: shape {text!r} is not a comma-separated list of integers such as 4096,5120"
+        raise InvalidValueError(problem)
+    return tuple(int(part) for part in parts)
 
 
 def parse_tensor(text: str, where: str = "tensor") -> TensorSpec:
@@ -78,12 +79,10 @@ def _attribute(text: str) -> AttrValue:
             return parse_shape(text)
         except InvalidValueError:
             return tuple(part.strip() for part in text.split(","))
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
+    if _WHOLE.fullmatch(text):
+        return int(text)
+    number = parse_real(text)
+    return text if number is None else number
 
 
 def build_operator(

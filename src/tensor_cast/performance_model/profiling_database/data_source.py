@@ -263,6 +263,8 @@ class Miss:
         parts = [f"no answer: {self.code}"]
         if kernels := self.details.get("attempted_kernel_types"):
             parts.append("kernels " + ", ".join(kernels))
+        if unreadable := self.details.get("unreadable_tables"):
+            parts.append("table unreadable: " + ", ".join(unreadable))
         if target := self.details.get("target_axes"):
             parts.append("asked " + ", ".join(f"{k}={v:g}" for k, v in target.items()))
         if measured := self.details.get("measured_range"):

@@ -159,6 +159,8 @@ def miss_details(kernels: Sequence[str], attempts: Sequence[KernelAttempt]) -> d
         details["regime_differs_in"] = shown.details["nearest_regime_differs_in"]
     if shown is not None and shown.reason is MissReason.SCIPY_UNAVAILABLE:
         details["hint"] = "two or three axes need SciPy: pip install 'castq[simplex]'"
+    if unreadable := [attempt.details["unreadable"] for attempt in attempts if "unreadable" in attempt.details]:
+        details["unreadable_tables"] = unreadable
     for attempt in attempts:
         if "hint" in attempt.details:
             details.setdefault("hint", attempt.details["hint"])

@@ -51,7 +51,10 @@ LABELS: Final = ("selected_column", "fallback_column", "unlabelled")
 
 @dataclass(slots=True)
 class LoadReport:
-    """What a load found: every row is either usable or counted under a reason."""
+    """What a load found: every row is either usable or counted under a reason.
+
+    `unreadable` says in a few words why a file that is there gives no table, and which file.
+    """
 
     kernel: str
     source: str = ""
@@ -64,6 +67,7 @@ class LoadReport:
     points_per_regime: tuple[int, int, int] | None = None
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    unreadable: str = ""
 
     def reject(self, reason: str, where: str) -> None:
         """Count a row that cannot be used; the first example of each reason is kept."""

@@ -59,10 +59,14 @@ def lookup_message(
     """The latency of one message size over one group of ranks."""
     table = context.database.communication_table(kernel)
     if table is None:
-        problems = context.database.report(kernel).problems
+        report = context.database.report(kernel)
+        problems = report.problems
         raw = any(problem.startswith("missing_column") for problem in problems)
         reason = MissReason.CSV_FORMAT_RAW if raw else MissReason.CSV_NOT_FOUND
-        return Miss(reason, details={"attempted_kernel_types": [kernel], "tables": {kernel: problems}})
+        details: dict[str, object] = {"attempted_kernel_types": [kernel], "tables": {kernel: problems}}
+        if report.unreadable:
+            details["unreadable_tables"] = [report.unreadable]
+        return Miss(reason, details=details)
     tier = None if context.device is None else context.device.topology_tier(group)
     rows = table.rows(len(group), tier)
     sizes = [row.message_bytes for row in rows]

@@ -83,8 +83,11 @@ def profile_inputs(leaf: LeafOp, input_count: int | None) -> tuple[TensorSpec, .
 
 def csv_missing(context: ExactContext, kernels: tuple[str, ...]) -> Miss:
     """The miss for kernels none of which has a table, with what loading them found."""
-    problems = {kernel: context.database.report(kernel).problems for kernel in kernels}
-    details = {"attempted_kernel_types": list(kernels), "tables": problems}
+    reports = {kernel: context.database.report(kernel) for kernel in kernels}
+    problems = {kernel: report.problems for kernel, report in reports.items()}
+    details: dict[str, Any] = {"attempted_kernel_types": list(kernels), "tables": problems}
+    if unreadable := [report.unreadable for report in reports.values() if report.unreadable]:
+        details["unreadable_tables"] = unreadable
     return Miss(MissReason.CSV_NOT_FOUND, details=details)
 
 
