@@ -99,6 +99,8 @@ def _show_check(found: DatabaseCheck) -> None:
     for report in found.tables:
         for problem in report.problems:
             typer.echo(f"problem in {report.kernel}: {problem}")
+        for note in report.notes:
+            typer.echo(f"note on {report.kernel}: {note}")
         for reason, count in report.rejected.items():
             typer.echo(f"rejected in {report.kernel}: {count} {reason} ({report.examples[reason]})")
     for title, names in (
@@ -106,6 +108,7 @@ def _show_check(found: DatabaseCheck) -> None:
         ("policies without effect", found.inert_policies),
         ("mapped kernels without a table", found.unmeasured),
         ("tables no entry names", found.unreferenced),
+        ("contradictions between mapping and folder", found.contradictions),
     ):
         if names:
             typer.echo(f"{title} ({len(names)}): {', '.join(names)}")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from tensor_cast.decimal_text import parse_whole
 from tensor_cast.errors import InvalidValueError
 
 if TYPE_CHECKING:
@@ -21,6 +22,14 @@ EXAMPLE: Final = (
 _MISSED: Final = 3
 _OUTCOME: Final = ("source", "confidence", "code", "shape_match", "sub_kernel_shapes", "partial")
 _ORDER: Final = ("kernel_type", "interpolation_path", "method", "axes", "target", "axis_boundary", "candidate_count")
+
+
+def _size(text: str | int) -> int:
+    """A whole number in ASCII digits."""
+    value = parse_whole(str(text))
+    if value is None:
+        raise typer.BadParameter(f"{text!r} is not a whole number")
+    return value
 
 
 Database = Annotated[
@@ -52,8 +61,8 @@ OperatorFile = Annotated[
     str | None,
     typer.Option("--operator", metavar="FILE", help="JSON of one operator or a list of them; - reads standard input."),
 ]
-EpSize = Annotated[int | None, typer.Option(metavar="N", help="Expert-parallel size.")]
-TpSize = Annotated[int, typer.Option(metavar="N", help="Tensor-parallel size.")]
+EpSize = Annotated[int | None, typer.Option(metavar="N", parser=_size, help="Expert-parallel size.")]
+TpSize = Annotated[int, typer.Option(metavar="N", parser=_size, help="Tensor-parallel size.")]
 Device = Annotated[
     str | None, typer.Option(metavar="NAME", help="Device profile; by default the one the database declares.")
 ]

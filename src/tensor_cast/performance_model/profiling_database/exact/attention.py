@@ -24,6 +24,7 @@ from tensor_cast.performance_model.profiling_database.kernel_table import Tensor
 from tensor_cast.performance_model.profiling_database.shapes import is_padded, to_nd
 
 __all__ = [
+    "SEQUENCE_COLUMNS",
     "SEQ_TOLERANCE",
     "AttentionParams",
     "attention_params",
@@ -37,6 +38,7 @@ __all__ = [
 ]
 
 SEQ_TOLERANCE: Final = 16
+SEQUENCE_COLUMNS: Final = ("Runtime avg_seq_len", "avg_seq_len")
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +137,7 @@ def lookup_attention(
 
 def sequence_column(table: TensorTable) -> str | None:
     """The column that holds the mean context length: the current or the legacy spelling."""
-    return next((name for name in ("Runtime avg_seq_len", "avg_seq_len") if name in table.extra), None)
+    return next((name for name in SEQUENCE_COLUMNS if name in table.extra), None)
 
 
 def sequence_length(table: TensorTable, row: int) -> int | None:

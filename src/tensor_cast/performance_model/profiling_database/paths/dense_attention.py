@@ -12,7 +12,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tensor_cast.leaf import LeafOp
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
-from tensor_cast.performance_model.profiling_database.exact.attention import sequence_column, tokens_match
+from tensor_cast.performance_model.profiling_database.exact.attention import (
+    SEQUENCE_COLUMNS,
+    sequence_column,
+    tokens_match,
+)
 from tensor_cast.performance_model.profiling_database.exact.context import ExactContext
 from tensor_cast.performance_model.profiling_database.interpolation_index import (
     AxisMatcher,
@@ -38,6 +42,7 @@ class DenseAttentionPath(OperatorPath):
 
     name = "multidim"
     final_reason = MissReason.ATTENTION_CANDIDATE_GROUP_FAILED
+    needed_column = SEQUENCE_COLUMNS
 
     def index_key(self, entry: OperatorEntry, policy: KernelPolicy) -> tuple[Hashable, ...]:
         return ("attention", policy.axis_transform)

@@ -59,6 +59,7 @@ class OperatorPath(ABC):
     checks_exact: ClassVar[bool] = False
     source_pure: ClassVar[bool] = False
     allow_extra: ClassVar[frozenset[str]] = frozenset()
+    needed_column: ClassVar[tuple[str, ...]] = ()  # spellings of a column without which no row of a table answers
 
     def kernels(self, entry: OperatorEntry) -> tuple[str, ...]:
         """Kernels to try, in order."""
