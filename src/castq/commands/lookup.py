@@ -24,14 +24,6 @@ _OUTCOME: Final = ("source", "confidence", "code", "shape_match", "sub_kernel_sh
 _ORDER: Final = ("kernel_type", "interpolation_path", "method", "axes", "target", "axis_boundary", "candidate_count")
 
 
-def _size(text: str | int) -> int:
-    """A whole number in ASCII digits."""
-    value = parse_whole(str(text))
-    if value is None:
-        raise typer.BadParameter(f"{text!r} is not a whole number")
-    return value
-
-
 Database = Annotated[
     str, typer.Option("--database", "-d", metavar="WHERE", help="Folder or name of the profiling database.")
 ]
@@ -61,8 +53,8 @@ OperatorFile = Annotated[
     str | None,
     typer.Option("--operator", metavar="FILE", help="JSON of one operator or a list of them; - reads standard input."),
 ]
-EpSize = Annotated[int | None, typer.Option(metavar="N", parser=_size, help="Expert-parallel size.")]
-TpSize = Annotated[int, typer.Option(metavar="N", parser=_size, help="Tensor-parallel size.")]
+EpSize = Annotated[str | None, typer.Option(metavar="N", help="Expert-parallel size.")]
+TpSize = Annotated[str, typer.Option(metavar="N", help="Tensor-parallel size.")]
 Device = Annotated[
     str | None, typer.Option(metavar="NAME", help="Device profile; by default the one the database declares.")
 ]
@@ -83,7 +75,7 @@ def lookup(
     block_table: BlockTable = None,
     operator: OperatorFile = None,
     ep_size: EpSize = None,
-    tp_size: TpSize = 1,
+    tp_size: TpSize = "1",
     device: Device = None,
     measured_only: MeasuredOnly = False,
     explain: Explain = False,
@@ -105,10 +97,19 @@ def lookup(
         leaves, many = [build_operator(op, inputs or (), outputs or (), attrs or (), **lengths)], False
     else:
         raise InvalidValueError("name an operator with --op, or a JSON file of operators with --operator")
-    answers = list(ask(database, leaves, Setting(not measured_only, device, tp_size, ep_size)))
+    sizes = (_size(tp_size, "--tp-size"), None if ep_size is None else _size(ep_size, "--ep-size"))
+    answers = list(ask(database, leaves, Setting(not measured_only, device, *sizes)))
     _show(answers, many, explain, as_json)
     if not all(answer.answered for answer in answers):
         raise typer.Exit(_MISSED)
+
+
+def _size(text: str, option: str) -> int:
+    """A whole number in ASCII digits; what it may be is for the question to say."""
+    value = parse_whole(text)
+    if value is None:
+        raise InvalidValueError(f"{option} {text!r} is not a whole number")
+    return value
 
 
 def _show(answers: Sequence[Answer], many: bool, explain: bool, as_json: bool) -> None:
