@@ -6,13 +6,12 @@ line as example; a file that cannot be used raises DataFileError.
 
 from __future__ import annotations
 
-import gc
 import math
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Sequence
+from itertools import compress, repeat
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tensor_cast.decimal_text import parse_real, parse_whole
 from tensor_cast.errors import DataFileError
@@ -23,8 +22,12 @@ from tensor_cast.performance_model.profiling_database.kernel_table import (
     LoadReport,
     TensorTable,
 )
+from tensor_cast.performance_model.profiling_database.quiet_collector import collector_at_rest
 from tensor_cast.performance_model.profiling_database.readers.csv_file import CsvFile
 from tensor_cast.performance_model.profiling_database.readers.tensor_cells import Slots, TensorCells
+
+if TYPE_CHECKING:
+    from tensor_cast.performance_model.profiling_database.kernel_table import FloatArray
 
 __all__ = ["CUT_OFF", "WHOLE_COLUMNS", "parse_latency", "read_tensor_table"]
 
@@ -59,6 +62,7 @@ WHOLE_COLUMNS: Final = (
     "Runtime topk",
 )
 _BLANK: Final = frozenset({"", "NAN", "N/A"})
+_PLAIN_LENGTH: Final = 32
 _LAUNCH_SUFFIX: Final = re.compile(r"_[0-9]+$")
 
 
@@ -81,22 +85,11 @@ def read_tensor_table(path: Path, *, synthetic: bool = False) -> TensorTable:
             code="missing_column",
         )
     line = 0
-    with _collector_at_rest():
-        for line, cells in file:
-            reader.add(line, cells)
+    with collector_at_rest():
+        for lines, records in file.chunks():
+            line = lines[-1]
+            reader.add_many(lines, records)
         return reader.table(synthetic, line if file.note_cut(reader.report, line) else None)
-
-
-@contextmanager
-def _collector_at_rest() -> Iterator[None]:
-    """No garbage collection meanwhile: walking millions of new rows again and again costs more than reading them."""
-    running = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if running:
-            gc.enable()
 
 
 class _TensorRows:
@@ -128,6 +121,55 @@ class _TensorRows:
         }
         self._extra_at = [(column, self._at[name]) for name, column in self._extra.items()]
 
+    def add_many(self, lines: list[int], records: list[list[str]]) -> None:
+        """As `add` of each record in turn, a column at a time where the records are alike.
+
+        A record that some column speaks against goes to `add`, which rejects it under its reason; the order of the
+        others is theirs.
+        """
+        if any(len(cells) != self._width for cells in records):
+            for line, cells in zip(lines, records, strict=True):
+                self.add(line, cells)
+            return
+        columns = list(zip(*records, strict=True))
+        inputs, filled = self._read_side(columns, self._inputs_at)
+        outputs, _ = self._read_side(columns, self._outputs_at)
+        latencies = [read_latencies(columns[i]) for i in self.latency_columns.values()]
+        suspects = self._suspects(columns, () if filled else inputs, latencies)
+        for i in sorted(suspects):
+            self.add(lines[i], records[i])
+        good = [i not in suspects for i in range(len(records))] if suspects else repeat(True)
+        self.report.rows_read += len(records) - len(suspects)
+        self.report.rows_usable += len(records) - len(suspects)
+        self._lines.extend(compress(lines, good))
+        self._inputs.extend(slots for slots in compress(inputs, good) if not isinstance(slots, str))
+        self._outputs.extend(None if isinstance(slots, str) else slots for slots in compress(outputs, good))
+        for values, found in zip(self._latencies, latencies, strict=True):
+            values.extend(compress(found, good))
+        for texts, at in self._extra_at:
+            texts.extend(compress(map(str.strip, columns[at]), good))
+
+    def _read_side(self, columns: list[tuple[str, ...]], at: tuple[int, ...]) -> tuple[Sequence[Slots | str], bool]:
+        blank = ("",) * len(columns[0])
+        shapes, dtypes, formats = (columns[i] if i >= 0 else blank for i in at)
+        return self._cells.read_many(shapes, dtypes, formats)
+
+    def _suspects(
+        self, columns: list[tuple[str, ...]], inputs: Sequence[Slots | str], latencies: list[list[float]]
+    ) -> set[int]:
+        """Records that `add` would reject."""
+        found = {i for i, slots in enumerate(inputs) if isinstance(slots, str) or not any(slots)}
+        best = list(map(max, *latencies)) if len(latencies) > 1 else latencies[0]
+        if not min(best) > 0:
+            found |= {i for i, value in enumerate(best) if not value > 0}
+        if self._kernel_at >= 0:
+            other = {cell for cell in set(columns[self._kernel_at]) if not self._own(cell)}
+            found |= {i for i, cell in enumerate(columns[self._kernel_at]) if cell in other} if other else set()
+        for _, at in self._whole_at:
+            wrong = {cell for cell in set(columns[at]) if not self._is_whole(cell)}
+            found |= {i for i, cell in enumerate(columns[at]) if cell in wrong} if wrong else set()
+        return found
+
     def add(self, line: int, cells: list[str]) -> None:
         """Keep a row, or count it under the reason why it cannot be used."""
         self.report.rows_read += 1
@@ -157,7 +199,7 @@ class _TensorRows:
         self._inputs.append(inputs)
         self._outputs.append(None if isinstance(outputs, str) else outputs)
         for values, (value, _) in zip(self._latencies, found, strict=True):
-            values.append(value)
+            values.append(0.0 if math.isnan(value) else value)
         for texts, i in self._extra_at:
             texts.append(cells[i].strip())
 
@@ -189,15 +231,14 @@ class _TensorRows:
 
     def _not_whole(self, cells: list[str]) -> str:
         """The first column that should hold a whole number and holds something else, with its cell."""
-        for name, i in self._whole_at:
-            cell = cells[i]
-            whole = self._whole.get(cell)
-            if whole is None:
-                whole = cell.strip().upper() in _BLANK or parse_whole(cell) is not None
-                self._whole[cell] = whole
-            if not whole:
-                return f"{name} {cell!r}"
-        return ""
+        return next((f"{name} {cells[i]!r}" for name, i in self._whole_at if not self._is_whole(cells[i])), "")
+
+    def _is_whole(self, cell: str) -> bool:
+        whole = self._whole.get(cell)
+        if whole is None:
+            whole = cell.strip().upper() in _BLANK or parse_whole(cell) is not None
+            self._whole[cell] = whole
+        return whole
 
     def _reject(self, reason: str, line: int, cell: str = "") -> None:
         where = f"{self.report.source}:{line}"
@@ -215,7 +256,8 @@ class _TensorRows:
             inputs=tuple(self._inputs),
             outputs=tuple(self._outputs),
             latencies={
-                name: np.asarray(values) for name, values in zip(self.latency_columns, self._latencies, strict=True)
+                name: _without_zeros(np.asarray(values, dtype=np.float64))
+                for name, values in zip(self.latency_columns, self._latencies, strict=True)
             },
             extra={name: tuple(values) for name, values in self._extra.items()},
             report=self.report,
@@ -235,3 +277,24 @@ def parse_latency(cell: str) -> tuple[float, str]:
     if value > 0:
         return value, ""
     return math.nan, "latency_zero" if value == 0 else "latency_invalid"
+
+
+def read_latencies(cells: Sequence[str]) -> list[float]:
+    """`parse_latency` of each cell, 0 where it gives a reason."""
+    together = "".join(cells)
+    if not together:
+        return [0.0] * len(cells)
+    if together.isascii() and "_" not in together and max(map(len, cells)) <= _PLAIN_LENGTH:
+        try:
+            values = list(map(float, cells if all(cells) else [cell or "0" for cell in cells]))
+        except ValueError:
+            values = [math.nan]
+        if min(values) >= 0 and max(values) < math.inf and not any(map(math.isnan, values)):
+            return values
+    return [0.0 if math.isnan(value := parse_latency(cell)[0]) else value for cell in cells]
+
+
+def _without_zeros(values: FloatArray) -> FloatArray:
+    """Microseconds, NaN where there are none."""
+    values[values == 0] = math.nan
+    return values

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator
+from itertools import accumulate, islice
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +14,7 @@ from tensor_cast.performance_model.profiling_database.readers.text_source import
 
 __all__ = ["CsvFile"]
 
+_CHUNK: Final = 16_384  # records held as text at a time
 _SEPARATORS: Final = {"\t": "tabs", ";": "semicolons", "|": "bars"}
 
 
@@ -30,13 +32,26 @@ class CsvFile:
 
     def __iter__(self) -> Iterator[tuple[int, list[str]]]:
         """(line, cells) of every record that is not blank."""
-        records = self._records
+        for lines, records in self.chunks():
+            yield from zip(lines, records, strict=True)
+
+    def chunks(self) -> Iterator[tuple[list[int], list[list[str]]]]:
+        """The same, many at once: the lines and the records."""
+        before, records = self._records.line_num, self._next_chunk()
+        while records:
+            lines = _lines_of(records, before, self._records.line_num)
+            if not all(records):
+                lines = [line for line, cells in zip(lines, records, strict=True) if cells]
+                records = [cells for cells in records if cells]
+            if records:
+                yield lines, records
+            before, records = self._records.line_num, self._next_chunk()
+
+    def _next_chunk(self) -> list[list[str]]:
         try:
-            for cells in records:
-                if cells:
-                    yield records.line_num, cells
+            return list(islice(self._records, _CHUNK))
         except csv.Error as error:
-            raise DataFileError(self.path, str(error), line=records.line_num, code="csv_syntax") from None
+            raise DataFileError(self.path, str(error), line=self._records.line_num, code="csv_syntax") from None
 
     def note_cut(self, report: LoadReport, last_line: int) -> bool:
         """Whether the record that ends on `last_line` ends without a line end, which the report then says.
@@ -69,3 +84,11 @@ class CsvFile:
                 problem = f"columns are separated by {name}; expected commas"
                 return DataFileError(self.path, problem, line=1, code="separator")
         return DataFileError(self.path, f"column {column!r} is missing", line=1, code="missing_column")
+
+
+def _lines_of(records: list[list[str]], before: int, after: int) -> list[int]:
+    """The line each record ends on: one line each, unless a quoted cell holds line ends."""
+    if after - before == len(records):
+        return list(range(before + 1, after + 1))
+    lengths = (1 + sum(cell.count("\n") for cell in cells) for cells in records)
+    return [before + length for length in accumulate(lengths)]

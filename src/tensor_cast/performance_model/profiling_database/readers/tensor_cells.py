@@ -5,6 +5,8 @@ Source: profiling database facts, section 2.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tensor_cast.dtypes import canonical_ascend_dtype
 from tensor_cast.leaf import Shape, TensorSpec
 from tensor_cast.performance_model.profiling_database.shapes import (
@@ -43,6 +45,42 @@ class TensorCells:
         pairs = zip(known, texts, found, strict=True)
         return tuple([slot.setdefault(text, spec) for slot, text, spec in pairs if spec is not None])
 
+    def read_many(
+        self, shapes: Sequence[str], dtypes: Sequence[str], formats: Sequence[str]
+    ) -> tuple[Sequence[Slots | str], bool]:
+        """`read` of each row: rows of equal names and as many slots together; and whether every slot holds a tensor."""
+        quoted = '"' in "".join(shapes)
+        texts = [split_slots(cell) for cell in shapes] if quoted else [cell.split(";") for cell in shapes]
+        keys = set(zip(dtypes, formats, map(len, texts), strict=True))
+        if len(keys) == 1 and (alike := self._read_alike(keys.pop(), texts)) is not None:
+            return alike, True
+        groups: dict[tuple[str, str, int], list[int]] = {}
+        for i, key in enumerate(zip(dtypes, formats, map(len, texts), strict=True)):
+            groups.setdefault(key, []).append(i)
+        found: list[Slots | str] = [""] * len(shapes)
+        for key, rows in groups.items():
+            slots = self._read_alike(key, [texts[i] for i in rows])
+            read: Sequence[Slots | str] = slots or [self.read(shapes[i], dtypes[i], formats[i]) for i in rows]
+            for i, row in zip(rows, read, strict=True):
+                found[i] = row
+        return found, False
+
+    def _read_alike(self, key: tuple[str, str, int], texts: list[list[str]]) -> list[Slots] | None:
+        """Rows of one layout, slot by slot; None where one of them cannot be read so."""
+        known = self._layouts[key] if key in self._layouts else self._layout(key)
+        if not known:
+            return None
+        columns = list(zip(*texts, strict=True))
+        named = _aligned(key[0], key[1], [()] * key[2])
+        for slot, column, name, layout in zip(known, columns, *(named or ((), ())), strict=True):
+            for text in set(column) - slot.keys():
+                spec = _one(text, name, layout)
+                if spec is None:
+                    return None
+                slot[text] = spec
+        read = [map(slot.__getitem__, column) for slot, column in zip(known, columns, strict=True)]
+        return list(zip(*read, strict=True))
+
     def _layout(self, key: tuple[str, str, int]) -> tuple[_Known, ...] | None:
         """Tensors by text for each slot of rows that leave none empty; None where the names do not fit so many."""
         dtypes, formats, count = key
@@ -62,6 +100,20 @@ class TensorCells:
         return found
 
 
+def _one(text: str, name: str, layout: str) -> TensorSpec | None:
+    """The tensor of one slot, or None for an empty slot or one that cannot be read."""
+    try:
+        shapes = parse_shape_slots(text)
+    except ShapeTextError:
+        return None
+    shape = shapes[0] if len(shapes) == 1 else None
+    return None if shape is None else _tensor(shape, name, layout)
+
+
+def _tensor(shape: Shape, name: str, layout: str) -> TensorSpec:
+    return TensorSpec(shape, canonical_ascend_dtype(name), layout.strip().upper() or "ND")
+
+
 def _parse(shapes: str, dtypes: str, formats: str) -> Slots | str:
     """Names align with the non-empty slots or with all slots."""
     try:
@@ -72,7 +124,7 @@ def _parse(shapes: str, dtypes: str, formats: str) -> Slots | str:
     if named is None:
         return "dtype_count_mismatch" if _align(split_slots(dtypes), slots) is None else "format_count_mismatch"
     return tuple(
-        None if shape is None else TensorSpec(shape, canonical_ascend_dtype(name), layout.strip().upper() or "ND")
+        None if shape is None else _tensor(shape, name, layout)
         for shape, name, layout in zip(slots, *named, strict=True)
     )
 
