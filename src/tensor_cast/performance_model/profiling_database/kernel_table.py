@@ -11,9 +11,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from tensor_cast.leaf import Shape, TensorSpec
+from tensor_cast.performance_model.profiling_database.quiet_collector import collector_at_rest
 from tensor_cast.performance_model.profiling_database.shapes import to_nd
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ CANDIDATE_LATENCY_COLUMNS: Final = (
     DURATION,
 )
 LEGACY_LATENCY_COLUMNS: Final[dict[str, str]] = {"MicroBench Duration(us)": AVERAGE}
+_Logical = tuple[tuple[TensorSpec, ...], ...]
 LABELS: Final = ("selected_column", "fallback_column", "unlabelled")
 
 
@@ -125,7 +127,8 @@ class TensorTable:
     """Rows as tensors.  Row `i` has `inputs[i]` and `outputs[i]`; None marks an empty slot.
 
     `suspect` says of a row why its latency may not be what was measured; such a row is used, and every answer that
-    rests on it carries the reason.
+    rests on it carries the reason.  `plain` promises that every input slot holds a tensor of at least one dimension
+    outside tiles, so that the inputs are their own logical form.
     """
 
     kernel: str
@@ -138,6 +141,7 @@ class TensorTable:
     report: LoadReport
     synthetic: bool = False
     suspect: Mapping[int, str] = field(default_factory=lambda: MappingProxyType({}))
+    plain: bool = False
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -149,7 +153,8 @@ class TensorTable:
     @cached_property
     def logical_inputs(self) -> tuple[tuple[TensorSpec, ...], ...]:
         """Per row the non-scalar inputs with tiles restored to logical ND; the storage format is kept."""
-        return tuple([_logical(slots) for slots in self.inputs])
+        with collector_at_rest():
+            return cast(_Logical, self.inputs) if self.plain else tuple([_logical(slots) for slots in self.inputs])
 
     def row_inputs(self, row: int) -> tuple[TensorSpec, ...]:
         """The non-empty input tensors of a row, in order."""

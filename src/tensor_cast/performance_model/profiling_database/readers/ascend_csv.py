@@ -112,6 +112,7 @@ class _TensorRows:
         self._whole_at = [(name, self._at[name]) for name in WHOLE_COLUMNS if name in self._at]
         self._whole: dict[str, bool] = {}
         self._cells = TensorCells()
+        self._plain = True  # so far every record's input slots were filled
         self._lines: list[int] = []
         self._inputs: list[Slots] = []
         self._outputs: list[Slots | None] = []
@@ -134,6 +135,7 @@ class _TensorRows:
         columns = list(zip(*records, strict=True))
         inputs, filled = self._read_side(columns, self._inputs_at)
         outputs, _ = self._read_side(columns, self._outputs_at)
+        self._plain &= filled
         latencies = [read_latencies(columns[i]) for i in self.latency_columns.values()]
         suspects = self._suspects(columns, () if filled else inputs, latencies)
         for i in sorted(suspects):
@@ -193,6 +195,7 @@ class _TensorRows:
         self._keep(line, cells, inputs, found)
 
     def _keep(self, line: int, cells: list[str], inputs: Slots, found: list[tuple[float, str]]) -> None:
+        self._plain &= None not in inputs
         outputs = self._tensors(cells, self._outputs_at)
         self.report.rows_usable += 1
         self._lines.append(line)
@@ -262,6 +265,7 @@ class _TensorRows:
             extra={name: tuple(values) for name, values in self._extra.items()},
             report=self.report,
             synthetic=synthetic,
+            plain=self._plain and self._cells.plain,
             suspect={len(self._lines) - 1: CUT_OFF} if cut else {},
         )
 

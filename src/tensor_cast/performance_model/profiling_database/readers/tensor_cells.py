@@ -28,6 +28,13 @@ class TensorCells:
         self._cells: dict[tuple[str, str, str], Slots | str] = {}
         self._layouts: dict[tuple[str, str, int], tuple[_Known, ...] | None] = {}
 
+    @property
+    def plain(self) -> bool:
+        """Whether no tensor of a row without empty slots is a scalar or a tile."""
+        layouts = (slot for layout in self._layouts.values() if layout is not None for slot in layout)
+        specs = (spec for slot in layouts for spec in slot.values())
+        return all(spec.shape and spec.format != "FRACTAL_NZ" for spec in specs)
+
     def read(self, shapes: str, dtypes: str, formats: str) -> Slots | str:
         """Tensors by slot, None for an empty one, or the reason why the row is rejected."""
         texts = shapes.split(";") if '"' not in shapes else split_slots(shapes)
