@@ -117,6 +117,14 @@ class LatencyChoice:
         numbers: list[float] = self.values.tolist()
         return numbers
 
+    @cached_property
+    def labels(self) -> IntArray:
+        """`label` of every row."""
+        import numpy as np
+
+        of_column = np.array([0 if name == self.preferred else 1 for name in self.columns] or [1], dtype=np.int64)
+        return of_column[self.column_index]
+
     def label(self, row: int) -> int:
         """0 for the file's preferred column, 1 for a fallback column."""
         return 0 if self.columns[self.column_index[row]] == self.preferred else 1
