@@ -54,7 +54,8 @@ class DatabaseCheck:
     """What loading every table of a database found.
 
     A regime of a tensor table is one signature: dtypes, formats and ranks of inputs and outputs.  `unmeasured` are
-    kernels the mapping names without a table, `unreferenced` tables no entry names.
+    kernels the mapping names without a table, `unreferenced` tables no entry names, `contradictions` what the mapping
+    says of itself and the folder names say otherwise.
     """
 
     path: str
@@ -66,6 +67,7 @@ class DatabaseCheck:
     inert_policies: tuple[str, ...]
     unmeasured: tuple[str, ...]
     unreferenced: tuple[str, ...]
+    contradictions: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -84,6 +86,7 @@ class DatabaseCheck:
             "inert_policies": list(self.inert_policies),
             "mapped_kernels_without_table": list(self.unmeasured),
             "tables_without_entry": list(self.unreferenced),
+            "contradictions": list(self.contradictions),
         }
 
 
@@ -116,6 +119,26 @@ def check_database(
         mapping.inert_policies,
         tuple(report.kernel for report in reports if _absent(report)),
         tuple(name for name in wanted if name in present and name not in mapped),
+        _contradictions(database),
+    )
+
+
+def _contradictions(database: ProfilingDatabase) -> tuple[str, ...]:
+    """What the mapping's header declares against `<device>/<framework>/<version>`, the folder it stands in.
+
+    A folder of another version name says nothing about device and framework: a copy may lie anywhere.
+    """
+    if database.mapping.path is None or database.mapping.path.parent.resolve() != database.path.resolve():
+        return ()
+    folder = database.path.resolve()
+    places = {"version": folder.name, "framework": folder.parent.name, "device": folder.parent.parent.name}
+    declared = {key: database.mapping.header[key] for key in places if key in database.mapping.header}
+    if declared.get("version", folder.name) != folder.name:
+        declared = {"version": declared["version"]}
+    return tuple(
+        f"the mapping says {key} {value!r}, the folder {places[key]!r}"
+        for key, value in declared.items()
+        if value != places[key]
     )
 
 
@@ -133,11 +156,26 @@ def _report(database: ProfilingDatabase, kernel: str) -> LoadReport:
         sizes = [len(rows) for rows in collective.groups.values()] if collective is not None else []
     else:
         table = database.table(kernel)
-        sizes = _signatures(table) if isinstance(table, TensorTable) else []
+        if isinstance(table, TensorTable):
+            sizes = _signatures(table)
+            report = replace(report, problems=[*report.problems, *_lacking(database, table)])
     if not sizes:
         return report
     spans = (min(sizes), int(statistics.median(sizes)), max(sizes))
     return replace(report, regimes=len(sizes), points_per_regime=spans)
+
+
+def _lacking(database: ProfilingDatabase, table: TensorTable) -> list[str]:
+    """Columns without which no operator that is mapped to the table gets an answer from it."""
+    from tensor_cast.performance_model.profiling_database.paths import OperatorPath, path_for
+
+    entries = [entry for entry in database.mapping.operators.values() if table.kernel in entry.kernels]
+    paths = [path for entry in entries if isinstance(path := path_for(entry), OperatorPath)]
+    needed = {path.needed_column for path in paths}
+    if not paths or any(not names or any(name in table.extra for name in names) for names in needed):
+        return []
+    names = " or ".join(repr(name) for column in sorted(needed) for name in column)
+    return [f"missing_column: {table.source}: no column {names}: no row can answer {entries[0].name}"]
 
 
 def _signatures(table: TensorTable) -> list[int]:

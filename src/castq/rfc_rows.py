@@ -13,7 +13,7 @@ from tensor_cast.safe_yaml import load_yaml
 if TYPE_CHECKING:
     from tensor_cast.leaf import LeafOp
 
-__all__ = ["ACCOUNTED", "Claim", "Probe", "RfcRow", "RfcRows", "grouped", "load_rows"]
+__all__ = ["ACCOUNTED", "Claim", "OwnRows", "Probe", "RfcRow", "RfcRows", "grouped", "load_rows"]
 
 ROWS_FILE: Final = Path(__file__).with_name("rfc_rows.yaml")
 ACCOUNTED: Final = ("zero-cost", "accepted-miss", "base")
@@ -49,8 +49,21 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
+class OwnRows:
+    """Rows of a kernel that no shipped or synthetic table holds, and what questions on them come to.
+
+    Each row is a column name to cell mapping; `expect` holds one outcome per probe, the same in every version.
+    """
+
+    kernel: str
+    rows: tuple[Mapping[str, str], ...]
+    probes: tuple[Probe, ...]
+    expect: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class RfcRow:
-    """One operator entry of a table; `claims` by version, `real_expect` by GPU database."""
+    """One operator entry of a table; `claims` by version, `real_expect` by GPU database, `own` where rows lack."""
 
     operator: str
     table: str
@@ -60,6 +73,7 @@ class RfcRow:
     probes: tuple[Probe, ...]
     real: Probe | None
     real_expect: Mapping[str, str]
+    own: OwnRows | None = None
 
     def text(self, show: Callable[[Claim], str]) -> str:
         """A fact of the claims in one line, named by version where versions differ."""
@@ -116,7 +130,18 @@ def _row(fields: Mapping[str, Any]) -> RfcRow:
         probes,
         real,
         dict(fields.get("real_expect", {})),
+        _own(operator, fields["own"]) if "own" in fields else None,
     )
+
+
+def _own(operator: str, fields: Mapping[str, Any]) -> OwnRows:
+    shared = fields.get("columns", {})
+    rows = tuple({str(name): str(cell) for name, cell in {**shared, **row}.items()} for row in fields["rows"])
+    probes = tuple(_probe(operator, probe) for probe in fields["probes"])
+    expect = tuple(fields["expect"])
+    if len(expect) != len(probes):
+        raise ValueError(f"{operator}, own rows: {len(expect)} outcomes for {len(probes)} probes")
+    return OwnRows(str(fields["kernel"]), rows, probes, expect)
 
 
 def _claim(fields: Mapping[str, Any], operator: str, probes: int) -> Claim:

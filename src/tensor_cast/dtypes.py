@@ -1,8 +1,8 @@
 """Semantic dtypes, their byte widths and their names in the Ascend profiling database.
 
-Source: profiling database facts, section 2.2.  `float16` maps to `DT_BF16` because the simulator's default
-activation dtype is float16 and the device measures both alike; only the dynamic-quantisation path, which has
-FP16 rows of its own, asks for `DT_FLOAT16`.
+Source: profiling database facts, section 2.2; ruling 29 for 8-bit floats and 4-bit types.  `float16` maps to `DT_BF16`
+because the simulator's default activation dtype is float16 and the device measures both alike; only the
+dynamic-quantisation path, which has FP16 rows of its own, asks for `DT_FLOAT16`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,11 @@ __all__ = [
     "canonical_ascend_dtype",
     "canonical_dtype",
     "dtype_bytes",
+    "operand_dtype",
     "profile_dtype",
     "profile_dtype_bytes",
+    "semantic_dtype",
+    "stored_bytes",
 ]
 
 _BYTES: Final[dict[str, float]] = {
@@ -80,7 +83,14 @@ ASCEND_NAMES: Final[dict[str, str]] = {
     "int32": "INT32",
     "int64": "INT64",
     "bool": "BOOL",
-}
+    "int4": "DT_INT4",
+    "float4": "DT_FLOAT4_E2M1",
+    "float8_e4m3fn": "DT_FLOAT8_E4M3FN",
+    "float8_e5m2": "DT_FLOAT8_E5M2",
+    "float8_e8m0fnu": "DT_FLOAT8_E8M0",
+    "float8_e4m3fnuz": "DT_FLOAT8_E4M3FNUZ",
+    "float8_e5m2fnuz": "DT_FLOAT8_E5M2FNUZ",
+}  # float4_e2m1fn_x2 has none: its shapes count pairs, those of a row count values
 
 _ASCEND_SPELLINGS: Final[dict[str, str]] = {
     "DT_FLOAT": "FLOAT",
@@ -92,7 +102,18 @@ _ASCEND_SPELLINGS: Final[dict[str, str]] = {
     "DT_FP16": "DT_FLOAT16",
     "FLOAT16": "DT_FLOAT16",
     "BF16": "DT_BF16",
+    "INT4": "DT_INT4",
+    "FLOAT4_E2M1": "DT_FLOAT4_E2M1",
+    "DT_FLOAT4_E2M1FN": "DT_FLOAT4_E2M1",
+    "FLOAT8_E4M3FN": "DT_FLOAT8_E4M3FN",
+    "FLOAT8_E4M3": "DT_FLOAT8_E4M3FN",
+    "DT_FLOAT8_E4M3": "DT_FLOAT8_E4M3FN",
+    "FLOAT8_E5M2": "DT_FLOAT8_E5M2",
+    "FLOAT8_E8M0": "DT_FLOAT8_E8M0",
+    "DT_FLOAT8_E8M0FNU": "DT_FLOAT8_E8M0",
 }
+
+_WEIGHTS: Final = ("weight", "gmm1_weight", "gmm2_weight")
 
 _ASCEND_BYTES: Final[dict[str, int]] = {
     "DT_BF16": 2,
@@ -118,9 +139,37 @@ def canonical_dtype(name: str) -> str:
     raise UnknownNameError(f"unknown dtype {name!r}{nearest(bare, known)}; known: {', '.join(sorted(_BYTES))}")
 
 
+def semantic_dtype(name: str) -> str:
+    """As `canonical_dtype`, but a dtype outside the table (torch's `quint8`, `bits8`) keeps its own bare name.
+
+    Such a dtype has no database name, so a lookup misses instead of failing.
+    """
+    try:
+        return canonical_dtype(name)
+    except UnknownNameError:
+        return name.strip().lower().removeprefix("torch.")
+
+
+def operand_dtype(operator: str, role: str, dtype: str) -> str:
+    """The dtype that an operand holds in a call of `operator`, whatever the framework stores it in.
+
+    An `int4` operator keeps its weights as int8 or uint8, an `mxfp4` operator its 4-bit floats as int4.
+    """
+    if dtype == "int4" and "mxfp4" in operator:
+        return "float4"
+    if dtype in ("int8", "uint8") and role in _WEIGHTS and "_int4" in operator:
+        return "int4"
+    return dtype
+
+
 def dtype_bytes(name: str) -> float:
     """Bytes per element of a semantic dtype (0.5 for packed 4-bit types)."""
     return _BYTES[canonical_dtype(name)]
+
+
+def stored_bytes(dtype: str) -> float | None:
+    """Bytes per element of a dtype as a `TensorSpec` carries it, or None for one outside the table."""
+    return _BYTES.get(dtype)
 
 
 def profile_dtype(name: str, *, strict: bool = False) -> str | None:

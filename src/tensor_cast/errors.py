@@ -39,6 +39,7 @@ class DataFileError(CastqError, ValueError):
 
     def __init__(self, path: object, problem: str, *, line: int | None = None, code: str = "invalid") -> None:
         self.path = str(path)
+        self.problem = problem
         self.line = line
         self.code = code
         place = f"{path}:{line}" if line is not None else f"{path}"

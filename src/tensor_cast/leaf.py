@@ -13,7 +13,7 @@ from functools import cached_property
 from operator import index
 from typing import Any, Final, Literal
 
-from tensor_cast.dtypes import canonical_dtype
+from tensor_cast.dtypes import canonical_dtype, operand_dtype
 from tensor_cast.errors import CastqError, InvalidValueError
 
 __all__ = ["KERNEL_TYPES", "AttrValue", "LeafOp", "Phase", "Requests", "Shape", "TensorSpec"]
@@ -116,9 +116,9 @@ class LeafOp:
     """One leaf operator call: name, tensors in argument order, attributes, request grouping.
 
     `name` is `<namespace>.<op>.<overload>`; `inputs` are the tensors of the call in the operator's own argument order
-    (0-d tensors included); `tensors` are those a kernel row can record (0-d left out), with their shapes and dtypes in
-    `tensor_shapes` and `tensor_dtypes`; `attrs` are the non-tensor arguments by name; `source` tells a direct call from
-    the child of a decomposed operator (`child:<parent>#<index>`).
+    (0-d tensors included); `tensors` are those a kernel row can record (0-d left out), with their shapes in
+    `tensor_shapes` and the dtypes they hold (see `operand_dtype`) in `tensor_dtypes`; `attrs` are the non-tensor
+    arguments by name; `source` tells a direct call from the child of a decomposed operator (`child:<parent>#<index>`).
     """
 
     name: str
@@ -138,7 +138,9 @@ class LeafOp:
         tensors = tuple([spec for spec in self.inputs if spec.shape])
         object.__setattr__(self, "tensors", tensors)
         object.__setattr__(self, "tensor_shapes", tuple([spec.shape for spec in tensors]))
-        object.__setattr__(self, "tensor_dtypes", tuple([spec.dtype for spec in tensors]))
+        object.__setattr__(
+            self, "tensor_dtypes", tuple([operand_dtype(self.name, spec.role, spec.dtype) for spec in tensors])
+        )
         key = (self.name, self.inputs, self.outputs, self.attrs, self.requests, self.source)
         try:
             object.__setattr__(self, "_hash", hash(key))

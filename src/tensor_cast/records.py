@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
-from tensor_cast.dtypes import canonical_dtype
+from tensor_cast.dtypes import canonical_dtype, semantic_dtype
 from tensor_cast.errors import CastqError, InvalidValueError, nearest
 from tensor_cast.files.json_text import JsonError, parse_json
 from tensor_cast.leaf import AttrValue, LeafOp, Phase, Requests, TensorSpec
@@ -103,7 +103,7 @@ def _tensors(value: object) -> Iterable[Any]:
 
 def _spec(tensor: Any, role: str) -> TensorSpec:
     shape = tuple(int(dim) for dim in tensor.shape)
-    return TensorSpec(shape, canonical_dtype(str(tensor.dtype)), getattr(tensor, "format", None) or "ND", role)
+    return TensorSpec(shape, semantic_dtype(str(tensor.dtype)), getattr(tensor, "format", None) or "ND", role)
 
 
 def _attribute(value: Any) -> AttrValue:

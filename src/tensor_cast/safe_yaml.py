@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tensor_cast.decimal_text import parse_real
 from tensor_cast.errors import DataFileError
 
 __all__ = ["LocatedYaml", "load_yaml", "parse_yaml"]
@@ -15,6 +16,7 @@ _MAX_NODES = 100_000
 _MAX_SHOWN = 60
 _PLAIN_TAG = "tag:yaml.org,2002:"
 _COLLECTION_TAGS = frozenset(_PLAIN_TAG + name for name in ("map", "seq", "set", "omap", "pairs"))
+_NUMBER_TAGS = frozenset(_PLAIN_TAG + name for name in ("int", "float"))
 _LFS = b"version https://git-lfs.github.com/spec/v1"
 
 
@@ -38,6 +40,8 @@ class LocatedYaml:
 def load_yaml(path: Path) -> LocatedYaml:
     """Read and parse one file.  Raises DataFileError for anything but plain, duplicate-free YAML."""
     try:
+        if not path.is_file() and path.exists():
+            raise DataFileError(path, "cannot be read: is no regular file", code="unreadable")
         if path.stat().st_size > _MAX_BYTES:
             raise DataFileError(path, f"larger than {_MAX_BYTES} bytes", code="too_large")
         raw = path.read_bytes()
@@ -70,6 +74,12 @@ def parse_yaml(text: str, path: Path) -> LocatedYaml:
         return located
     builder = _Builder(path, located.lines)
     return LocatedYaml(path, builder.build(node, ()), located.lines)
+
+
+def _is_decimal(text: str) -> bool:
+    """Whether a number means what it looks like: YAML also takes `1_6`, `010` (8), `0x10`, `1:30` (90) and `.nan`."""
+    bare = text.lstrip("+-")
+    return parse_real(text) is not None and not (len(bare) > 1 and bare[0] == "0" and bare.isdecimal())
 
 
 class _Builder:
@@ -112,6 +122,10 @@ class _Builder:
         return result
 
     def _scalar(self, node: Any, line: int) -> Any:
+        if node.tag in _NUMBER_TAGS and not _is_decimal(node.value):
+            kind = node.tag.removeprefix(_PLAIN_TAG)
+            problem = f"cannot read {node.value[:_MAX_SHOWN]!r} as {kind}: write a decimal number, or quote it as text"
+            raise DataFileError(self._path, problem, line=line, code="yaml_value")
         constructor = self._scalars.yaml_constructors.get(node.tag)
         if constructor is None or node.tag in _COLLECTION_TAGS:
             raise DataFileError(self._path, f"tag {node.tag!r} is not allowed", line=line, code="yaml_tag")

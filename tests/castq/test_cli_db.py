@@ -111,6 +111,60 @@ def test_check_names_a_missing_column(castq, tmp_path):
     assert "'Input Data Types'" in ran.out
 
 
+def test_check_names_raw_attention_columns(castq, tmp_path):
+    """Without the context length no row can answer: a table, read in full and of no use."""
+    mapping = "{kernel_type: FusedInferAttentionScore, query_mode: attention_special}"
+    (tmp_path / "op_mapping.yaml").write_text(f"operator_mappings: {{tensor_cast.attention.default: {mapping}}}\n")
+    line = '"8,8,128;900,128,1,128;900,128,1,128",DT_BF16;DT_BF16;DT_BF16,ND;ND;ND'
+    path = tmp_path / "FusedInferAttentionScore.csv"
+    path.write_text(f"Input Shapes,Input Data Types,Input Formats,Duration(us)\n{line},81.0\n")
+    ran = castq("db", "check", str(tmp_path))
+    assert ran.code == 1
+    assert "no column 'Runtime avg_seq_len' or 'avg_seq_len': no row can answer tensor_cast.attention" in ran.out
+    path.write_text(f"Input Shapes,Input Data Types,Input Formats,Duration(us),avg_seq_len\n{line},81.0,8192\n")
+    assert castq("db", "check", str(tmp_path)).code == 0
+
+
+@pytest.mark.parametrize(
+    ("raw", "said"),
+    [
+        ((HEADER + "x").encode("utf-16"), "encoding"),
+        (HEADER.replace(",", "\t").encode(), "columns are separated by tabs; expected commas"),
+        (
+            HEADER.encode() + b'"4,8;8,2",INT8;INT8,ND;ND,"4,2",INT8,ND,3.5',
+            "note on MatMulV2: last line 2 has no line end",
+        ),
+        (
+            b"Type," + HEADER.encode() + b'Add,"4,8;8,2",INT8;INT8,ND;ND,"4,2",INT8,ND,3.5\n',
+            "rejected in MatMulV2: 1 other_kernel (MatMulV2.csv:2)",
+        ),
+    ],
+    ids=["utf16", "tabs", "cut", "type"],
+)
+def test_check_names_what_is_wrong_with_a_file(castq, small, raw, said):
+    (small / "MatMulV2.csv").write_bytes(raw)
+    assert said in castq("db", "check", str(small)).out
+
+
+@pytest.mark.parametrize(
+    ("header", "said"),
+    [
+        ("version: v2", ["the mapping says version 'v2', the folder 'v1'"]),
+        ("version: v1", []),
+        ("version: v1\ndevice: other\nframework: fw", ["the mapping says device 'other', the folder 'dev'"]),
+        ("version: v2\ndevice: other", ["the mapping says version 'v2', the folder 'v1'"]),
+        ("notes: none", []),
+    ],
+)
+def test_check_notices_a_mapping_that_contradicts_its_folder(castq, tmp_path, header, said):
+    folder = tmp_path / "dev/fw/v1"
+    folder.mkdir(parents=True)
+    (folder / "op_mapping.yaml").write_text(header + "\noperator_mappings: {aten.mm.default: {kernel_type: A}}\n")
+    assert json.loads(castq("db", "check", str(folder), "--json").out)["contradictions"] == said
+    shown = castq("db", "check", str(folder)).out
+    assert all(text in shown for text in said)
+
+
 def test_check_tells_progress(demo):
     told: list[tuple[str, int, int]] = []
     database = open_database(demo / NAME)

@@ -60,6 +60,24 @@ def test_every_dimension_up_to_the_ceiling_is_reached(report):
             assert row.row.claims["v0.18"].ceiling in {found.kind for found in row.synthetic["v0.18"]}, row.row.operator
 
 
+def test_every_row_of_341_answers_on_rows_of_its_own(report):
+    """RFC 3.4.1: a stable miss until profiling data is added; with such rows each answers, up to its ceiling."""
+    rows = [row for row in report.rows if row.row.table == "3.4.1"]
+    assert len(rows) == 23
+    for row in rows:
+        for version, claim in row.row.claims.items():
+            kinds = {found.kind for found in (*row.synthetic[version], *row.own.get(version, ()))}
+            wanted = {"zero-cost"} if claim.path == "zero-cost" else {"exact", "1D", claim.ceiling}
+            assert wanted <= kinds, (row.row.operator, version)
+
+
+def test_a_departure_of_own_rows_is_named():
+    row = next(row for row in load_rows().rows if row.operator == "tensor_cast.fp8_linear.default")
+    own = replace(row.own, expect=("2D", *row.own.expect[1:]))
+    found = check_rfc([], rows=_only(row.operator, own=own))
+    assert "v0.18, rows of its own, probe 1: expected 2D, got exact" in found.rows[0].problems
+
+
 def test_excluded_operators_are_never_interpolated(report):
     """RFC 3.4.2 tensor_cast.matmul_all_reduce.default; RFC 3.4.2 tensor_cast.static_quant_linear_all_reduce.default;
     RFC 3.4.2 tensor_cast.static_quant_linear_int4_all_reduce.default;

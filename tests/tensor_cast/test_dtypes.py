@@ -77,8 +77,12 @@ def test_bytes_per_element(name: str, size: float) -> None:
         ("bool", "BOOL"),
         ("uint8", None),
         ("float64", None),
-        ("float8_e4m3fn", None),
-        ("int4", None),
+        ("float8_e4m3fn", "DT_FLOAT8_E4M3FN"),
+        ("float8_e5m2", "DT_FLOAT8_E5M2"),
+        ("float8_e8m0fnu", "DT_FLOAT8_E8M0"),
+        ("int4", "DT_INT4"),
+        ("float4", "DT_FLOAT4_E2M1"),
+        ("float4_e2m1fn_x2", None),  # its shapes count pairs of values
         ("complex64", None),
     ],
 )
@@ -96,6 +100,11 @@ def test_database_names(name: str, database: str | None) -> None:
         ("DT_FP16", "DT_FLOAT16", 2),
         ("DT_BF16", "DT_BF16", 2),
         ("DT_BOOL", "BOOL", 0),
+        ("INT4", "DT_INT4", 0),
+        ("float8_e4m3fn", "DT_FLOAT8_E4M3FN", 0),
+        ("DT_FLOAT8_E4M3", "DT_FLOAT8_E4M3FN", 0),
+        ("FLOAT4_E2M1", "DT_FLOAT4_E2M1", 0),
+        ("DT_FLOAT4_E1M2", "DT_FLOAT4_E1M2", 0),
         ("DT_UNDEFINED", "DT_UNDEFINED", 0),
     ],
 )

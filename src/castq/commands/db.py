@@ -110,6 +110,8 @@ def _show_check(found: DatabaseCheck) -> None:
     for report in found.tables:
         for problem in report.problems:
             show.say(f"problem in {report.kernel}: {problem}")
+        for note in report.notes:
+            show.say(f"note on {report.kernel}: {note}")
         for reason, count in report.rejected.items():
             show.say(f"rejected in {report.kernel}: {count} {reason} ({report.examples[reason]})")
     for title, names in (
@@ -117,6 +119,7 @@ def _show_check(found: DatabaseCheck) -> None:
         ("policies without effect", found.inert_policies),
         ("mapped kernels without a table", found.unmeasured),
         ("tables no entry names", found.unreferenced),
+        ("contradictions between mapping and folder", found.contradictions),
     ):
         if names:
             show.say(f"{title} ({len(names)}): {', '.join(names)}")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from tensor_cast.decimal_text import parse_whole
 from tensor_cast.errors import InvalidValueError
 
 if TYPE_CHECKING:
@@ -52,8 +53,8 @@ OperatorFile = Annotated[
     str | None,
     typer.Option("--operator", metavar="FILE", help="JSON of one operator or a list of them; - reads standard input."),
 ]
-EpSize = Annotated[int | None, typer.Option(metavar="N", help="Expert-parallel size.")]
-TpSize = Annotated[int, typer.Option(metavar="N", help="Tensor-parallel size.")]
+EpSize = Annotated[str | None, typer.Option(metavar="N", help="Expert-parallel size.")]
+TpSize = Annotated[str, typer.Option(metavar="N", help="Tensor-parallel size.")]
 Device = Annotated[
     str | None, typer.Option(metavar="NAME", help="Device profile; by default the one the database declares.")
 ]
@@ -78,7 +79,7 @@ def lookup(
     block_table: BlockTable = None,
     operator: OperatorFile = None,
     ep_size: EpSize = None,
-    tp_size: TpSize = 1,
+    tp_size: TpSize = "1",
     device: Device = None,
     measured_only: MeasuredOnly = False,
     strict: Strict = None,
@@ -102,7 +103,8 @@ def lookup(
         leaves, many = [build_operator(op, inputs or (), outputs or (), attrs or (), **lengths)], False
     else:
         raise InvalidValueError("name an operator with --op, or a JSON file of operators with --operator")
-    answers = _asked(ask(database, leaves, Setting(not measured_only, device, tp_size, ep_size, strict)), len(leaves))
+    sizes = (_size(tp_size, "--tp-size"), None if ep_size is None else _size(ep_size, "--ep-size"))
+    answers = _asked(ask(database, leaves, Setting(not measured_only, device, *sizes, strict)), len(leaves))
     _show(answers, many, explain, as_json)
     if not all(answer.answered for answer in answers):
         raise typer.Exit(_MISSED)
@@ -119,6 +121,14 @@ def _asked(answers: Iterable[Answer], total: int) -> list[Answer]:
             if bar is not None:
                 bar(answer.leaf.name, len(found), total)
     return found
+
+
+def _size(text: str, option: str) -> int:
+    """A whole number in ASCII digits; what it may be is for the question to say."""
+    value = parse_whole(text)
+    if value is None:
+        raise InvalidValueError(f"{option} {text!r} is not a whole number")
+    return value
 
 
 def _show(answers: Sequence[Answer], many: bool, explain: bool, as_json: bool) -> None:

@@ -18,7 +18,6 @@ from specialized_rows import (
     DFC,
     DFC_OP,
     INDEXER_OP,
-    QBMM,
     QBMM_OP,
     QUANT_OP,
     SCATTER_OP,
@@ -325,8 +324,8 @@ UNANSWERED = {
     "tensor_cast.dynamic_quantize_asymmetric.default": "regime_key_unmatched",
     "tensor_cast.dynamic_quantize_mxfp4.default": "csv_not_found",
     "tensor_cast.static_quant_linear_int4.default": "regime_key_unmatched",
-    "tensor_cast.fp8_linear.default": f"target_unavailable:{QBMM}",
-    "tensor_cast.mxfp4_linear.default": f"target_unavailable:{QBMM}",
+    "tensor_cast.fp8_linear.default": "regime_key_unmatched",
+    "tensor_cast.mxfp4_linear.default": "regime_key_unmatched",
 }
 
 

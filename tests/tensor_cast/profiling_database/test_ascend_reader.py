@@ -10,8 +10,9 @@ import pytest
 from support import row, write_table
 from tensor_cast import TensorSpec
 from tensor_cast.errors import DataFileError
+from tensor_cast.performance_model.profiling_database.exact.attention import integer_cell
 from tensor_cast.performance_model.profiling_database.kernel_table import LABELS, TensorTable
-from tensor_cast.performance_model.profiling_database.readers.ascend_csv import read_tensor_table
+from tensor_cast.performance_model.profiling_database.readers.ascend_csv import WHOLE_COLUMNS, read_tensor_table
 from tensor_cast.performance_model.profiling_database.readers.communication_csv import read_communication_table
 from tensor_cast.performance_model.profiling_database.shapes import (
     ShapeTextError,
@@ -277,6 +278,63 @@ def test_std_and_counters_are_no_latency(tmp_path: Path) -> None:
     with pytest.raises(DataFileError, match="no latency column") as caught:
         read_tensor_table(path)
     assert (caught.value.code, caught.value.line) == ("missing_column", 1)
+
+
+# --- numbers and kernels ----------------------------------------------------------------------------------------------
+
+DIGITS = "\uff11\uff16"  # full-width 16
+
+
+@pytest.mark.parametrize("cell", ["1_6", DIGITS, "\u0661", "64.9", "1e-1", "x", "inf"])
+@pytest.mark.parametrize("column", WHOLE_COLUMNS)
+def test_a_whole_number_that_is_none_costs_its_row(tmp_path: Path, column: str, cell: str) -> None:
+    read = table(tmp_path, row("4", "INT8", 1.0, **{column: "16"}), row("5", "INT8", 1.0, **{column: cell}))
+    assert (read.lines, dict(read.report.rejected)) == ((2,), {"number_invalid": 1})
+    assert read.report.examples == {"number_invalid": f"Kernel.csv:3: {column} {cell!r}"}
+
+
+@pytest.mark.parametrize("cell", ["16", "16.0", "1.6e1", " 16 ", "", "nan", "N/A"])
+def test_whole_numbers_and_blanks_are_kept(tmp_path: Path, cell: str) -> None:
+    read = table(tmp_path, row("4", "INT8", 1.0, **{"Runtime topk": cell}))
+    assert integer_cell(read, 0, "Runtime topk") == (16 if "6" in cell else None)
+
+
+@pytest.mark.parametrize("cell", ["1_6", DIGITS, "-1", "nan", "1e400"])
+def test_a_latency_in_other_digits_is_no_latency(tmp_path: Path, cell: str) -> None:
+    assert dict(table(tmp_path, row("4", "INT8", cell)).report.rejected) == {"latency_invalid": 1}
+
+
+@pytest.mark.parametrize("column", ["Type", "OP Type"])
+def test_rows_of_another_kernel_are_rejected_with_a_count(tmp_path: Path, column: str) -> None:
+    """A profiler's export holds every kernel of a step; the product of an `Add` row is no product."""
+    own = [row("4,8", "INT8", 1.0, **{column: name}) for name in ("Kernel", "Kernel_0", "Kernel_12", " Kernel ", "")]
+    other = [row("4,8", "INT8", 1.0, **{column: name}) for name in ("Add", "KernelV2", "Kernel_x")]
+    report = table(tmp_path, *own, *other).report
+    assert (report.rows_usable, dict(report.rejected)) == (5, {"other_kernel": 3})
+    assert report.examples == {"other_kernel": "Kernel.csv:7"}
+
+
+@pytest.mark.parametrize(
+    ("shapes", "dtypes", "formats"),
+    [
+        ("4,8;3", "DT_BF16;INT8;DT_UNDEFINED;DT_UNDEFINED", "ND;ND;NULL;NULL"),
+        ("4,8;3;", "DT_BF16;INT8;DT_UNDEFINED;DT_UNDEFINED", "ND;ND;NULL"),
+        ("4,8;3;;;", "DT_BF16;INT8;DT_UNDEFINED", "ND;ND"),
+        ("4,8;3;;;", "DT_BF16;INT8", "ND;ND;NULL;NULL;NULL;NULL;NULL"),
+    ],
+)
+def test_trailing_empty_slots_may_be_left_out_on_either_side(
+    tmp_path: Path, shapes: str, dtypes: str, formats: str
+) -> None:
+    read = table(tmp_path, row(shapes, dtypes, 1.0, formats=formats))
+    assert dict(read.report.rejected) == {}
+    assert read.row_inputs(0) == (spec((4, 8)), spec((3,), "INT8"))
+
+
+@pytest.mark.parametrize("dtypes", ["DT_BF16;DT_UNDEFINED;INT8", "DT_BF16;INT8;INT8", "DT_BF16"])
+def test_names_that_stand_for_other_tensors_are_no_trailing_slots(tmp_path: Path, dtypes: str) -> None:
+    read = table(tmp_path, row("4,8;3", dtypes, 1.0, formats="ND;ND"))
+    assert dict(read.report.rejected) == {"dtype_count_mismatch": 1}
 
 
 # --- the load report --------------------------------------------------------------------------------------------------

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from support import base_source, mm, row, source, write_database
-from tensor_cast import LeafOp, Miss, ProfilingDataSource
+from tensor_cast import InterpolatingDataSource, LeafOp, Miss, ProfilingDataSource
 from tensor_cast.errors import DataFileError, InvalidValueError
 from tensor_cast.performance_model.profiling_database.readers import text_source
-from tensor_cast.performance_model.profiling_database.readers.text_source import read_lines
+from tensor_cast.performance_model.profiling_database.readers.text_source import TextLines
 from two_products import BF16, BMM, HEADER, LFS, LINE, MM, code, latency, with_file
 
 # --- files that cannot be used at all ---------------------------------------------------------------------------------
@@ -91,7 +91,7 @@ def test_a_file_that_changes_while_it_is_read_is_refused(
 ) -> None:
     path = tmp_path / "BatchMatMulV2.csv"
     path.write_bytes(HEADER + LINE)
-    lines = read_lines(path)
+    lines = iter(TextLines(path))
     next(lines)
     change(path)
     with pytest.raises(DataFileError) as caught:
@@ -143,7 +143,50 @@ def test_a_folder_in_the_place_of_a_table_is_no_table(tmp_path: Path) -> None:
     base = with_file(tmp_path, HEADER)
     (tmp_path / "BatchMatMulV2.csv").unlink()
     (tmp_path / "BatchMatMulV2.csv").mkdir()
-    assert base.database.report("BatchMatMulV2").problems == ["csv_not_found: no BatchMatMulV2.csv"]
+    [problem] = base.database.report("BatchMatMulV2").problems
+    assert problem == f"unreadable: {tmp_path / 'BatchMatMulV2.csv'}: is a directory, not a file"
+    assert str(base.query(BMM)).endswith("table unreadable: is a directory, not a file (BatchMatMulV2.csv)")
+
+
+def test_a_pipe_in_the_place_of_a_table_is_not_waited_for(tmp_path: Path) -> None:
+    base = with_file(tmp_path, HEADER)
+    (tmp_path / "BatchMatMulV2.csv").unlink()
+    os.mkfifo(tmp_path / "BatchMatMulV2.csv")
+    assert base.database.report("BatchMatMulV2").status == "unreadable"
+
+
+def test_a_link_to_nothing_is_named(tmp_path: Path) -> None:
+    base = with_file(tmp_path, HEADER)
+    (tmp_path / "BatchMatMulV2.csv").unlink()
+    (tmp_path / "BatchMatMulV2.csv").symlink_to(tmp_path / "gone.csv")
+    assert "No such file" in base.database.report("BatchMatMulV2").unreadable
+
+
+LOAD_PROBLEMS = [
+    (LFS, "Git-LFS pointer"),
+    (b"", "empty file"),
+    (HEADER.decode().encode("utf-16"), "not UTF-8 text but UTF-16 or binary: save it as UTF-8"),
+    (HEADER.decode().encode("utf-16-be"), "not UTF-8 text but UTF-16 or binary: save it as UTF-8"),
+    (HEADER.replace(b",", b"\t") + LINE, "columns are separated by tabs; expected commas"),
+    (HEADER.replace(b",", b";") + LINE, "columns are separated by semicolons; expected commas"),
+    (b'Input Shapes,Duration(us)\n"4,8",1\n', "column 'Input Data Types' is missing"),
+]
+
+
+@pytest.mark.parametrize(("raw", "cause"), LOAD_PROBLEMS)
+@pytest.mark.parametrize("interpolated", [False, True])
+def test_the_one_line_answer_names_why_a_table_cannot_be_read(
+    tmp_path: Path, raw: bytes, cause: str, interpolated: bool
+) -> None:
+    base = with_file(tmp_path, raw)
+    answer = (InterpolatingDataSource(base) if interpolated else base).query(BMM)
+    assert f"table unreadable: {cause} (BatchMatMulV2.csv)" in str(answer)
+
+
+def test_an_absent_table_is_not_called_unreadable(tmp_path: Path) -> None:
+    base = with_file(tmp_path, HEADER)
+    (tmp_path / "BatchMatMulV2.csv").unlink()
+    assert "unreadable" not in str(base.query(BMM))
 
 
 # --- rows that cannot be used -----------------------------------------------------------------------------------------

@@ -7,10 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from support import base_source, mm, row, write_table
+from support import base_source, mm, row, source, write_database, write_table
 from tensor_cast import open_database
 from tensor_cast.errors import CastqError, DataFileError
-from tensor_cast.performance_model.profiling_database.op_mapping import OpMapping, load_op_mapping
+from tensor_cast.performance_model.profiling_database.column_facts import FAMILIES
+from tensor_cast.performance_model.profiling_database.op_mapping import (
+    FACT_FAMILIES,
+    OpMapping,
+    load_op_mapping,
+)
 from two_products import BF16, LFS, latency
 
 
@@ -104,6 +109,10 @@ WRONG_FIELDS = [
     ("decomposer_options", "[a]", "expected dict, got list ['a']"),
     ("facts", "dense", "expected dict, got str 'dense'"),
     ("notes", "1", "expected str or list, got int 1"),
+    ("category", "comunication", "expected one of compute, communication; got 'comunication' (did you mean 'communi"),
+    ("tc_input_count", "1_6", "cannot read '1_6' as int: write a decimal number, or quote it as text"),
+    ("tc_input_count", "010", "cannot read '010' as int"),
+    ("tc_input_count", "1:30", "cannot read '1:30' as int"),
 ]
 
 
@@ -114,7 +123,8 @@ def test_a_wrong_type_in_an_entry_names_file_line_and_field(
     text = f"version: a\noperator_mappings:\n  aten.mm.default:\n    api_path: x\n    {field}: {value}\n"
     error = refused(tmp_path, text)
     assert error.line == 5
-    assert f"op_mapping.yaml:5: operator_mappings.aten.mm.default.{field}: {message}" in str(error)
+    place = "" if message.startswith("cannot read") else f"operator_mappings.aten.mm.default.{field}: "
+    assert f"op_mapping.yaml:5: {place}{message}" in str(error)
 
 
 WRONG_POLICIES = [
@@ -125,6 +135,8 @@ WRONG_POLICIES = [
     ("frontier_guard", "1", "expected bool, got int 1"),
     ("generic_compute", "axis_0", "expected dict, got str 'axis_0'"),
     ("method", "simplx", "expected one of simplex, bracket_blend; got 'simplx' (did you mean 'simplex'?)"),
+    ("axis_transform", "sqrt_sec", "expected one of sqrt, sqrt_seq, linear, none; got 'sqrt_sec' (did you mean 'sqrt_"),
+    ("shape_transform", "linar", "expected one of sqrt, sqrt_seq, linear, none; got 'linar' (did you mean 'linear'?)"),
     ("axis_order", "widest", "expected one of listed, tightest; got 'widest'"),
 ]
 
@@ -160,6 +172,30 @@ def test_a_wrong_policy_names_file_line_and_field(tmp_path: Path, field: str, va
 )
 def test_a_section_of_the_wrong_type_is_located(tmp_path: Path, text: str, message: str) -> None:
     assert f"op_mapping.yaml{message}" in str(refused(tmp_path, text))
+
+
+def test_an_unknown_family_is_located(tmp_path: Path) -> None:
+    text = "operator_mappings:\n  aten.mm.default:\n    kernel_type: A\n    facts:\n      family: matmull\n"
+    message = ":5: operator_mappings.aten.mm.default.facts.family: expected one of attention, experts"
+    assert f"op_mapping.yaml{message}" in str(refused(tmp_path, text))
+    assert tuple(sorted(FAMILIES)) == FACT_FAMILIES
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "close"),
+    [("query_mode", "elementwize", "elementwise"), ("compute_subcategory", "compute_scales", "compute_scale")],
+)
+def test_a_selector_outside_its_set_is_reported_and_misses_with_the_nearest(
+    tmp_path: Path, field: str, value: str, close: str
+) -> None:
+    """Ruling 12: fail closed; a mapping may be newer than the program, so it still loads."""
+    folder = write_database(tmp_path, {}, {"aten.mm.default": {"kernel_type": "MatMulV2", field: value}})
+    data = source(folder)
+    said = f"(did you mean {close!r}?)"
+    assert data.database.mapping.unknown_keys == (f"operator_mappings.aten.mm.default.{field}: {value} {said}",)
+    answer = data.query(mm(4, 8, 3))
+    assert f"{field}_unknown:{value}" in str(answer)
+    assert said in str(answer)
 
 
 def test_unknown_keys_are_kept_and_reported(tmp_path: Path) -> None:

@@ -13,8 +13,9 @@ from tensor_cast.performance_model.profiling_database.interpolation_index import
 from tensor_cast.performance_model.profiling_database.kernel_table import ColumnTable, TensorTable
 from tensor_cast.performance_model.profiling_database.known_facts import candidate_with_facts, regime_facts
 from tensor_cast.performance_model.profiling_database.op_mapping import KernelPolicy, OperatorEntry
-from tensor_cast.performance_model.profiling_database.paths.path import Candidate, OperatorPath
+from tensor_cast.performance_model.profiling_database.paths.path import AlikeRows, Candidate, OperatorPath
 from tensor_cast.performance_model.profiling_database.points import PointSet, RegimeKey
+from tensor_cast.performance_model.profiling_database.quiet_collector import collector_at_rest
 
 if TYPE_CHECKING:
     import numpy as np
@@ -42,34 +43,60 @@ def _from_tensors(
     path: OperatorPath, table: TensorTable, entry: OperatorEntry, policy: KernelPolicy, view: str
 ) -> CandidateIndex:
     rejected: Counter[str] = Counter(table.report.rejected)
-    groups: dict[RegimeKey, list[tuple[int, Candidate]]] = {}
     latency = table.candidate_latency.values
     facts = regime_facts(table)
-    for row in range(len(table)):
-        if not latency[row] > 0:
-            rejected["latency_invalid"] += 1
-            continue
-        described = path.candidate(table, row, entry, policy, view)
-        if isinstance(described, str):
-            rejected[described] += 1
-            continue
-        if facts:
-            described = candidate_with_facts(described, table, row, facts)
-        groups.setdefault(described.regime, []).append((row, described))
-    made = [CandidateGroup(key, _points(table, members)) for key, members in groups.items()]
-    return CandidateIndex(made, rejected, table.report.rows_read)
+    usable = [row for row, value in enumerate(latency.tolist()) if value > 0]
+    if len(usable) < len(table):
+        rejected["latency_invalid"] += len(table) - len(usable)
+    found: list[tuple[int, CandidateGroup]] = []
+    with collector_at_rest():
+        alike, rest = ({}, usable) if facts else _together(path, table, usable, entry, policy, view)
+        groups: dict[RegimeKey, list[tuple[int, Candidate]]] = {}
+        for row in rest:
+            described = path.candidate(table, row, entry, policy, view)
+            if isinstance(described, str):
+                rejected[described] += 1
+                continue
+            known = candidate_with_facts(described, table, row, facts) if facts else described
+            groups.setdefault(known.regime, []).append((row, known))
+        for key in dict.fromkeys((*alike, *groups)):
+            points = _points(table, alike.get(key, []), groups.get(key, []))
+            found.append((int(points.rows[0]), CandidateGroup(key, points)))
+    found.sort(key=lambda pair: pair[0])  # in file order of their first rows, however they were read
+    return CandidateIndex([group for _, group in found], rejected, table.report.rows_read)
 
 
-def _points(table: TensorTable, members: list[tuple[int, Candidate]]) -> PointSet:
+def _together(
+    path: OperatorPath, table: TensorTable, rows: list[int], entry: OperatorEntry, policy: KernelPolicy, view: str
+) -> tuple[dict[RegimeKey, list[AlikeRows]], list[int]]:
+    """Rows that the path reads many at a time, by regime, and the rows left over."""
+    alike: dict[RegimeKey, list[AlikeRows]] = {}
+    read: set[int] = set()
+    for part in path.many(table, rows, entry, view):
+        one = path.candidate(table, int(part.rows[0]), entry, policy, view)
+        if not isinstance(one, str) and one.identity is None and one.agree_within is None:
+            alike.setdefault(one.regime, []).append(part)
+            read.update(part.rows.tolist())
+    return alike, [row for row in rows if row not in read] if len(read) < len(rows) else []
+
+
+def _points(table: TensorTable, parts: list[AlikeRows], members: list[tuple[int, Candidate]]) -> PointSet:
+    """The points of one regime in file order."""
     import numpy as np
 
-    rows = np.array([row for row, _ in members], dtype=np.int64)
-    names = dict.fromkeys(axis for _, candidate in members for axis in candidate.axes)
-    axes = {name: np.array([candidate.axes.get(name, np.nan) for _, candidate in members]) for name in names}
+    names = dict.fromkeys(axis for part in parts for axis in part.axes)
+    names |= dict.fromkeys(axis for _, candidate in members for axis in candidate.axes)
+    rows = np.concatenate([*(part.rows for part in parts), np.array([row for row, _ in members], dtype=np.int64)])
+    order = np.argsort(rows, kind="stable")
+    axes = {}
+    for name in names:
+        whole = [part.axes.get(name, np.full(len(part.rows), np.nan)) for part in parts]
+        axes[name] = np.concatenate([*whole, np.array([c.axes.get(name, np.nan) for _, c in members])])[order]
+    rows = rows[order]
     choice = table.candidate_latency
-    labels = np.array([choice.label(int(row)) for row in rows], dtype=np.int64)
-    unusable = _ambiguous([candidate for _, candidate in members], choice.values[rows].tolist())
-    return PointSet(axes, choice.values[rows], rows, labels, unusable=unusable)
+    latencies = [float(choice.values[row]) for row, _ in members]
+    unusable = _ambiguous([candidate for _, candidate in members], latencies)
+    return PointSet(axes, choice.values[rows], rows, choice.labels[rows], unusable=unusable)
 
 
 def _ambiguous(candidates: list[Candidate], latencies: list[float]) -> NDArray[np.bool_] | None:
@@ -79,6 +106,7 @@ def _ambiguous(candidates: list[Candidate], latencies: list[float]) -> NDArray[n
     """
     import numpy as np
 
+    # as it is wherever rows are read together
     if all(candidate.identity is None and candidate.agree_within is None for candidate in candidates):
         return None
     places = [tuple(sorted(candidate.axes.items())) for candidate in candidates]

@@ -233,6 +233,8 @@ class QueryResult:
             parts.append(f"matched by {inexact['rule']}: {', '.join(inexact['changes'])}")
         if details.get("exact_match") == "strict":
             parts.append("strict matching")
+        if suspect := details.get("suspect_row"):
+            parts.append("suspect_row " + ", ".join(suspect))
         if note := details.get("note"):
             parts.append(str(note))
         if "synthetic" in details:
@@ -289,6 +291,8 @@ class Miss:
         parts = [f"no answer: {self.code}"]
         if kernels := self.details.get("attempted_kernel_types"):
             parts.append("kernels " + ", ".join(kernels))
+        if unreadable := self.details.get("unreadable_tables"):
+            parts.append("table unreadable: " + ", ".join(unreadable))
         if target := self.details.get("target_axes"):
             parts.append("asked " + ", ".join(f"{k}={v:g}" for k, v in target.items()))
         if measured := self.details.get("measured_range"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from tensor_cast.performance_model.profiling_database.readers.communication_csv 
 __all__ = ["ColumnReader", "DatabaseName", "ProfilingDatabase", "find_databases", "open_database"]
 
 MAPPING_FILE: Final = "op_mapping.yaml"
+_CAUSES: Final = {"lfs_pointer": "Git-LFS pointer", "no_header": "empty file"}
 _DATA: Final = Path(__file__).parent / "data"
 
 
@@ -140,13 +142,11 @@ class ProfilingDatabase:
 
     @staticmethod
     def _kernel_file(folder: Path, kernel: str) -> Path | None:
+        """What stands in the kernel's place, whatever it is: the reader says of a folder or a pipe that it is one."""
         if "/" in kernel or "\\" in kernel or kernel.startswith("."):
             return None
         path = folder / f"{kernel}.csv"
-        try:
-            return path if path.is_file() else None
-        except OSError:  # a name longer than the file system allows
-            return None
+        return path if os.path.lexists(path) else None
 
 
 def _absent(kernel: str) -> LoadReport:
@@ -154,7 +154,9 @@ def _absent(kernel: str) -> LoadReport:
 
 
 def _failed(kernel: str, error: DataFileError) -> LoadReport:
-    return LoadReport(kernel, Path(error.path).name, problems=[f"{error.code}: {error}"])
+    name = Path(error.path).name
+    cause = _CAUSES.get(error.code, error.problem)
+    return LoadReport(kernel, name, problems=[f"{error.code}: {error}"], unreadable=f"{cause} ({name})")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -197,7 +199,7 @@ def open_database(where: str | Path) -> ProfilingDatabase:
 
 def _open_folder(path: Path) -> ProfilingDatabase:
     mapping_path = path / MAPPING_FILE
-    if mapping_path.is_file():
+    if os.path.lexists(mapping_path):
         return ProfilingDatabase(path, load_op_mapping(mapping_path))
     shipped = _DATA / path.parent.parent.name / path.parent.name / path.name / MAPPING_FILE
     if shipped.is_file() and any(path.glob("*.csv")):

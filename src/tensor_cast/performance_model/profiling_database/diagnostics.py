@@ -12,7 +12,7 @@ from typing import Any, Final
 from tensor_cast.errors import how_to_install
 from tensor_cast.performance_model.profiling_database.data_source import MissReason
 from tensor_cast.performance_model.profiling_database.interpolation_index import CandidateGroup
-from tensor_cast.performance_model.profiling_database.kernel_table import ColumnTable, TensorTable
+from tensor_cast.performance_model.profiling_database.kernel_table import ColumnTable, TensorTable, suspect_rows
 from tensor_cast.performance_model.profiling_database.paths.path import Target
 from tensor_cast.performance_model.profiling_database.slices import Attempt, Found
 
@@ -99,6 +99,8 @@ def found_details(
         details["grid_quality"] = {"unique_point_count": len(merged.usable), "filtered_point_count": merged.filtered}
     if transformed:
         details |= _untransformed(found, asked, coordinates)
+    if suspect := suspect_rows(details["matched_row_meta"]):
+        details["suspect_row"] = suspect
     if found.attempts:
         details["attempts"] = [attempt.to_details() for attempt in found.attempts]
     return details
@@ -158,6 +160,8 @@ def miss_details(kernels: Sequence[str], attempts: Sequence[KernelAttempt]) -> d
         details["regime_differs_in"] = shown.details["nearest_regime_differs_in"]
     if shown is not None and shown.reason is MissReason.SCIPY_UNAVAILABLE:
         details["hint"] = f"two or three axes need SciPy: {how_to_install('simplex')}"
+    if unreadable := [attempt.details["unreadable"] for attempt in attempts if "unreadable" in attempt.details]:
+        details["unreadable_tables"] = unreadable
     for attempt in attempts:
         if "hint" in attempt.details:
             details.setdefault("hint", attempt.details["hint"])

@@ -140,8 +140,11 @@ class InterpolationEngine:
         path, entry = question.path, question.entry
         plan = self._plans.get((entry.name, kernel)) or self._plan(path, entry, kernel)
         if plan.table is None:
-            problems = self._context.database.report(kernel).problems
-            return KernelAttempt(kernel, path.table_missing, {"table": list(problems)})
+            report = self._context.database.report(kernel)
+            details: dict[str, Any] = {"table": list(report.problems)}
+            if report.unreadable:
+                details["unreadable"] = report.unreadable
+            return KernelAttempt(kernel, path.table_missing, details)
         targets = self._targets(path, question.leaf, entry, plan, plan.table)
         if isinstance(targets, Miss):
             return KernelAttempt(kernel, targets.reason, {**targets.details, "subject": targets.subject})

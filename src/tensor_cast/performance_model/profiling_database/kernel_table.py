@@ -7,12 +7,14 @@ of the tensors.  A `ColumnTable` names its axes and regimes as columns (GPU tabl
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from tensor_cast.leaf import Shape, TensorSpec
+from tensor_cast.performance_model.profiling_database.quiet_collector import collector_at_rest
 from tensor_cast.performance_model.profiling_database.shapes import to_nd
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ __all__ = [
     "LatencyChoice",
     "LoadReport",
     "TensorTable",
+    "suspect_rows",
 ]
 
 AVERAGE: Final = "Average Duration(us)"
@@ -44,12 +47,16 @@ CANDIDATE_LATENCY_COLUMNS: Final = (
     DURATION,
 )
 LEGACY_LATENCY_COLUMNS: Final[dict[str, str]] = {"MicroBench Duration(us)": AVERAGE}
+_Logical = tuple[tuple[TensorSpec, ...], ...]
 LABELS: Final = ("selected_column", "fallback_column", "unlabelled")
 
 
 @dataclass(slots=True)
 class LoadReport:
-    """What a load found: every row is either usable or counted under a reason."""
+    """What a load found: every row is either usable or counted under a reason.
+
+    `unreadable` says in a few words why a file that is there gives no table, and which file.
+    """
 
     kernel: str
     source: str = ""
@@ -62,6 +69,7 @@ class LoadReport:
     points_per_regime: tuple[int, int, int] | None = None
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    unreadable: str = ""
 
     def reject(self, reason: str, where: str) -> None:
         """Count a row that cannot be used; the first example of each reason is kept."""
@@ -109,6 +117,14 @@ class LatencyChoice:
         numbers: list[float] = self.values.tolist()
         return numbers
 
+    @cached_property
+    def labels(self) -> IntArray:
+        """`label` of every row."""
+        import numpy as np
+
+        of_column = np.array([0 if name == self.preferred else 1 for name in self.columns] or [1], dtype=np.int64)
+        return of_column[self.column_index]
+
     def label(self, row: int) -> int:
         """0 for the file's preferred column, 1 for a fallback column."""
         return 0 if self.columns[self.column_index[row]] == self.preferred else 1
@@ -116,7 +132,12 @@ class LatencyChoice:
 
 @dataclass(frozen=True)
 class TensorTable:
-    """Rows as tensors.  Row `i` has `inputs[i]` and `outputs[i]`; None marks an empty slot."""
+    """Rows as tensors.  Row `i` has `inputs[i]` and `outputs[i]`; None marks an empty slot.
+
+    `suspect` says of a row why its latency may not be what was measured; such a row is used, and every answer that
+    rests on it carries the reason.  `plain` promises that every input slot holds a tensor of at least one dimension
+    outside tiles, so that the inputs are their own logical form.
+    """
 
     kernel: str
     source: str
@@ -127,30 +148,21 @@ class TensorTable:
     extra: Mapping[str, tuple[str, ...]]
     report: LoadReport
     synthetic: bool = False
+    suspect: Mapping[int, str] = field(default_factory=lambda: MappingProxyType({}))
+    plain: bool = False
 
     def __len__(self) -> int:
         return len(self.lines)
 
-    @cached_property
-    def input_shapes(self) -> tuple[tuple[Shape, ...], ...]:
-        """Shapes of `row_inputs`, for every row."""
-        return tuple(tuple(spec.shape for spec in slots if spec is not None) for slots in self.inputs)
+    def input_shapes(self, row: int) -> tuple[Shape, ...]:
+        """Shapes of `row_inputs`."""
+        return tuple([spec.shape for spec in self.inputs[row] if spec is not None])
 
     @cached_property
     def logical_inputs(self) -> tuple[tuple[TensorSpec, ...], ...]:
         """Per row the non-scalar inputs with tiles restored to logical ND; the storage format is kept."""
-        restored: dict[int, TensorSpec] = {}
-
-        def logical(spec: TensorSpec) -> TensorSpec:
-            found = restored.get(id(spec))
-            if found is None:
-                found = TensorSpec(to_nd(spec.shape, spec.format), spec.dtype, spec.format)
-                restored[id(spec)] = found
-            return found
-
-        return tuple(
-            tuple([logical(spec) for spec in slots if spec is not None and spec.shape]) for slots in self.inputs
-        )
+        with collector_at_rest():
+            return cast(_Logical, self.inputs) if self.plain else tuple([_logical(slots) for slots in self.inputs])
 
     def row_inputs(self, row: int) -> tuple[TensorSpec, ...]:
         """The non-empty input tensors of a row, in order."""
@@ -184,7 +196,7 @@ class TensorTable:
     def row_meta(self, row: int, choice: LatencyChoice) -> dict[str, Any]:
         """Where a row's latency comes from: file, line, column, value."""
         column = choice.columns[choice.column_index[row]]
-        return {
+        meta = {
             "file": self.source,
             "line": self.lines[row],
             "row_index": row,
@@ -192,6 +204,25 @@ class TensorTable:
             "latency_column": column,
             "latency_selection": LABELS[choice.label(row)],
         }
+        return meta | {"suspect": self.suspect[row]} if row in self.suspect else meta
+
+
+def _logical(slots: tuple[TensorSpec | None, ...]) -> tuple[TensorSpec, ...]:
+    present = tuple([spec for spec in slots if spec is not None and spec.shape])
+    for spec in present:
+        if spec.format == "FRACTAL_NZ":
+            return tuple([replace(spec, shape=to_nd(spec.shape, spec.format)) for spec in present])
+    return present
+
+
+def suspect_rows(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """`file:line: reason` of every suspect row among `row_meta`s, those merged into a repeated coordinate included."""
+    found: dict[str, None] = {}
+    for row in rows:
+        for meta in (row, *row.get("duplicate_row_meta", ())):
+            if "suspect" in meta:
+                found[f"{meta['file']}:{meta['line']}: {meta['suspect']}"] = None
+    return list(found)
 
 
 def _choose(latencies: Mapping[str, FloatArray], order: list[str], preferred: str | None, count: int) -> LatencyChoice:

@@ -22,14 +22,33 @@ from tensor_cast.performance_model.profiling_database.table_layout import (
 from tensor_cast.safe_yaml import LocatedYaml, load_yaml
 
 __all__ = [
+    "COMPUTE_SUBCATEGORIES",
     "EXACT_MATCH_MODES",
+    "FACT_FAMILIES",
     "KERNEL_TYPES",
+    "QUERY_MODES",
     "KernelPolicy",
     "OpMapping",
     "OperatorEntry",
     "load_op_mapping",
     "pinned_entry",
 ]
+
+# Values outside these two sets are kept, since a mapping may be newer than the program; an operator that has one is
+# a miss that names it, and `db check` lists it.
+QUERY_MODES: Final = (
+    "attention_lightning_indexer",
+    "attention_sparse_sharedkv",
+    "attention_special",
+    "elementwise",
+    "moe_fused",
+    "scatter_nd_update_mla",
+)
+COMPUTE_SUBCATEGORIES: Final = ("compute_scale", "quantized_matmul")
+# Values outside these sets are errors.
+FACT_FAMILIES: Final = ("attention", "experts", "latent_attention", "matmul", "quantize", "sparse_attention")
+_CATEGORIES: Final = ("compute", "communication")
+_TRANSFORMS: Final = {"sqrt": "sqrt_seq", "sqrt_seq": "sqrt_seq", "linear": None, "none": None}
 
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
@@ -306,6 +325,7 @@ class _Reader:
         count = known.get("tc_input_count")
         if count is not None and count < 1:
             raise self._located.error((*keys, "tc_input_count"), f"must be at least 1, got {count}")
+        self._closed_values(name, known, keys)
         structured = {
             key: known[key]
             for key in known
@@ -333,6 +353,17 @@ class _Reader:
             options=MappingProxyType(structured),
             extra=MappingProxyType(extra),
         )
+
+    def _closed_values(self, name: str, known: dict[str, Any], keys: tuple[object, ...]) -> None:
+        """Refuses a value outside a set that cannot grow; reports one outside a set that may."""
+        if "category" in known:
+            self._choice(known["category"], _CATEGORIES, (*keys, "category"))
+        family = known.get("facts", {}).get("family", FACT_FAMILIES[0])
+        self._choice(family, FACT_FAMILIES, (*keys, "facts", "family"))
+        for field_name, values in (("query_mode", QUERY_MODES), ("compute_subcategory", COMPUTE_SUBCATEGORIES)):
+            value = known.get(field_name)
+            if value is not None and value not in values:
+                self._unknown.append(f"operator_mappings.{name}.{field_name}: {value}{nearest(value, values)}")
 
     def _names(self, known: dict[str, Any], key: str, keys: tuple[object, ...]) -> tuple[str, ...]:
         for i, item in enumerate(known.get(key, [])):
@@ -365,10 +396,11 @@ class _Reader:
             raise self._located.error((*keys, "max_interpolation_dim"), f"must be 0 to 3, got {ceiling}")
         generic = data.get("generic_compute", {})
         self._unknown += [".".join(map(str, (*keys, "generic_compute", key))) for key in generic if key != "axis"]
-        transform = data.get("axis_transform", data.get("shape_transform"))
+        named = "axis_transform" if "axis_transform" in data else "shape_transform"
+        transform = self._choice(data.get(named, "none"), tuple(_TRANSFORMS), (*keys, named))
         return KernelPolicy(
             max_interpolation_dim=ceiling,
-            axis_transform="sqrt_seq" if transform in ("sqrt", "sqrt_seq") else None,
+            axis_transform=_TRANSFORMS[transform],
             generic_axis=self._choice(
                 generic.get("axis", "axis_0"), ("axis_0", "output_numel"), (*keys, "generic_compute", "axis")
             ),

@@ -149,7 +149,7 @@ def test_one_usable_row_is_insufficient(tmp_path: Path, latency: object) -> None
     [
         LeafOp.build(SCATTER_OP, [((150, 128), "bf16"), ((226048, 128), "bf16")]),
         scatter(150, cache=(226048,), update=(150, 128)),
-        scatter(150, dtype="fp8"),
+        scatter(150, dtype="uint8"),
         LeafOp.build(SCATTER_OP, [((), "bf16"), ((226048, 128), "bf16"), ((150,), "int64")]),
     ],
 )

@@ -140,8 +140,8 @@ def test_every_regime_field_isolates(tmp_path: Path, changed: dict[str, Any], fi
     [
         (quant(150, 64, scales=[]), "compute_scale_outputs_lt_2"),
         (quant(150, 64, scales=[(7,)]), "compute_scale_mode_unextractable"),
-        (quant(150, 64, dtype="fp8"), "dtype_without_a_database_name"),
-        (quant(150, 64, output_dtypes=("int4", "float32")), "dtype_without_a_database_name"),
+        (quant(150, 64, dtype="uint8"), "dtype_without_a_database_name"),
+        (quant(150, 64, output_dtypes=("uint8", "float32")), "dtype_without_a_database_name"),
         (
             LeafOp.build(
                 "tensor_cast.dynamic_quantize_symmetric.default",

@@ -385,7 +385,7 @@ def test_rows_that_cannot_be_read_are_rejected_with_a_reason(
         ),
         (indexer(8, 1000, query=(8, 4096)), "semantic_field_missing:query"),
         (indexer(8, 1000, cache=(1000,)), "semantic_field_missing:cache"),
-        (indexer(8, 1000, dtype="fp8"), "dtype_unmapped:float8_e4m3fn"),
+        (indexer(8, 1000, dtype="uint8"), "dtype_unmapped:uint8"),
         (LeafOp.build(INDEXER_OP, [((8, 32, 128), "bf16")]), "topk_unextractable"),
     ],
 )

@@ -118,10 +118,13 @@ def test_layouts_are_never_joined(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("operator", "dtype", "weight", "code"),
     [
-        (FP8, "fp8", None, f"target_unavailable:{QBMM}"),
-        (FP4, "mxfp4", None, f"target_unavailable:{QBMM}"),
+        (FP8, "fp8", None, "regime_key_unmatched"),
+        (FP8, "int8", None, f"target_unavailable:{QBMM}"),
+        (FP4, "mxfp4", None, "regime_key_unmatched"),
+        (FP4, "int4", None, "regime_key_unmatched"),
+        (FP4, "int8", None, f"target_unavailable:{QBMM}"),
         (INT4, "uint8", (32, 128), f"target_unavailable:{QBMM}"),
-        (INT4, "int4", (32, 128), f"target_unavailable:{QBMM}"),
+        (INT4, "int4", (32, 128), "regime_key_unmatched"),
         (INT4, "int8", (32, 128), "regime_key_unmatched"),
     ],
 )
@@ -134,7 +137,7 @@ def test_int8_rows_never_serve_other_quantisations(
         answer = miss(source.query(qbmm(m, 64, 128, operator=operator, dtype=dtype, weight=weight)))
         assert answer.code == code
     if code == "regime_key_unmatched":
-        assert differs_in(answer) == ["packed"]
+        assert differs_in(answer) == ["input_dtypes", *(["packed"] if operator == INT4 else [])]
 
 
 def test_packed_int4_is_recognised_although_n_equals_k(tmp_path: Path) -> None:
@@ -164,7 +167,7 @@ def test_a_weight_without_two_dimensions_is_no_target(tmp_path: Path) -> None:
         ([((150, 64), "int8")], [((150, 128), "bf16")], "input_shapes_lt_2"),
         ([((150, 64), "int8"), ((32, 128), "int8")], [((150, 128), "bf16")], "matmul_axes_unextractable"),
         ([((150, 64), "int8"), ((64, 128), "int8")], [], "output_signature_missing"),
-        ([((150, 64), "int8"), ((64, 128), "int8")], [((150, 128), "fp8")], "dtype_without_a_database_name"),
+        ([((150, 64), "int8"), ((64, 128), "int8")], [((150, 128), "uint8")], "dtype_without_a_database_name"),
     ],
 )
 def test_target_construction_failures(tmp_path: Path, inputs: list[Any], outputs: list[Any], cause: str) -> None:
@@ -178,7 +181,7 @@ def test_target_construction_failures(tmp_path: Path, inputs: list[Any], outputs
     ("changed", "fields"),
     [
         ({"dtypes": "DT_BF16;INT8;DT_BF16;INT32"}, ["input_dtypes"]),
-        ({"dtypes": "INT8;INT4;DT_BF16;INT32"}, ["input_dtypes"]),
+        ({"dtypes": "INT8;INT4;DT_BF16;INT32"}, ["input_dtypes", "packed"]),
         ({"output_dtype": "DT_FLOAT16"}, ["output_dtypes"]),
         ({"output_formats": "FRACTAL_NZ"}, ["output_formats"]),
         (

@@ -221,7 +221,7 @@ def test_a_missing_table_is_named(tmp_path: Path) -> None:
         (LeafOp.build(SPARSE_OP, [((8, 4, 512), "bf16")], requests=MIXED), "topk_unextractable"),
         (sparse(8, query=(8, 2048), requests=MIXED), "semantic_field_missing:query"),
         (sparse(8, cache=(1766,), requests=MIXED), "semantic_field_missing:cache"),
-        (sparse(8, dtype="fp8", requests=MIXED), "dtype_unmapped:float8_e4m3fn"),
+        (sparse(8, dtype="uint8", requests=MIXED), "dtype_unmapped:uint8"),
     ],
 )
 def test_target_construction_failures(tmp_path: Path, leaf: LeafOp, code: str) -> None:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from tensor_cast.dtypes import dtype_bytes
+from tensor_cast.dtypes import stored_bytes
 from tensor_cast.leaf import LeafOp, TensorSpec
 from tensor_cast.performance_model.profiling_database.column_facts.facts import (
     ColumnFacts,
@@ -36,7 +36,7 @@ def describe_quantize(leaf: LeafOp, constants: Mapping[str, Any]) -> ColumnFacts
         {
             "quant": _made(leaf, constants),
             "scale_mode": (_dims_mode(leaf, x) if dynamic else None) or _scale_mode(scale, rows),
-            "input_bytes": dtype_bytes(x.dtype),
+            "input_bytes": stored_bytes(x.dtype),
         },
     )
 

@@ -9,38 +9,28 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from tensor_cast.decimal_text import parse_whole
 from tensor_cast.leaf import LeafOp
 from tensor_cast.parallel import ParallelConfig
 from tensor_cast.performance_model.profiling_database.kernel_table import TensorTable
 from tensor_cast.performance_model.profiling_database.shapes import split_slots
 
-__all__ = ["agreement", "fact_names", "integers", "leaf_facts", "parse_ep_size", "row_fact", "whole_number"]
+__all__ = ["agreement", "fact_names", "integers", "leaf_facts", "parse_ep_size", "row_fact"]
 
 Reader = Callable[[str], Any]
 _UNKNOWN: Final = ("", "-1", "nan", "none", "unknown")
 
 
-def whole_number(text: str | None) -> int | None:
-    """A whole number in ASCII, written as `16`, `16.0` or `1.6e1`; None for anything else."""
-    if text is None or not text.isascii() or "_" in text:
-        return None
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return int(value) if value.is_integer() else None
-
-
 def parse_ep_size(cell: str | None) -> int | None:
     """A positive integer from an `EP Size` cell (integral floats allowed), else None."""
-    value = whole_number(cell)
+    value = None if cell is None else parse_whole(cell)
     return value if value is not None and value > 0 else None
 
 
 def integers(cell: str | None) -> tuple[int, ...] | None:
     """The whole numbers of a cell such as `1,2;3`; None where one is none, or where there are none."""
     parts = [part for slot in split_slots(cell or "") for part in slot.split(",") if part.strip()]
-    values = [whole_number(part.strip()) for part in parts]
+    values = [parse_whole(part) for part in parts]
     return None if not values or None in values else tuple(value for value in values if value is not None)
 
 
@@ -50,7 +40,7 @@ def _phase(text: str) -> str | None:
 
 
 def _batch(text: str) -> int | None:
-    value = whole_number(text)
+    value = parse_whole(text)
     return value if value is not None and value > 0 else None
 
 

@@ -5,11 +5,11 @@ Source: exact-lookup facts, section 7.
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from typing import Any, Final
 
+from tensor_cast.decimal_text import parse_whole
 from tensor_cast.dtypes import profile_dtype
 from tensor_cast.leaf import LeafOp, Shape, TensorSpec
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason, QueryResult
@@ -24,6 +24,7 @@ from tensor_cast.performance_model.profiling_database.kernel_table import Tensor
 from tensor_cast.performance_model.profiling_database.shapes import is_padded, to_nd
 
 __all__ = [
+    "SEQUENCE_COLUMNS",
     "SEQ_TOLERANCE",
     "AttentionParams",
     "attention_params",
@@ -37,6 +38,7 @@ __all__ = [
 ]
 
 SEQ_TOLERANCE: Final = 16
+SEQUENCE_COLUMNS: Final = ("Runtime avg_seq_len", "avg_seq_len")
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +152,7 @@ def _inexact(params: AttentionParams, gaps: tuple[int, int], table: TensorTable,
 
 def sequence_column(table: TensorTable) -> str | None:
     """The column that holds the mean context length: the current or the legacy spelling."""
-    return next((name for name in ("Runtime avg_seq_len", "avg_seq_len") if name in table.extra), None)
+    return next((name for name in SEQUENCE_COLUMNS if name in table.extra), None)
 
 
 def sequence_length(table: TensorTable, row: int) -> int | None:
@@ -163,13 +165,7 @@ def sequence_length(table: TensorTable, row: int) -> int | None:
 def integer_cell(table: TensorTable, row: int, column: str) -> int | None:
     """An integer from an extra column, or None for blank, NaN and text."""
     text = table.cell(row, column)
-    if text is None:
-        return None
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return int(value) if math.isfinite(value) else None
+    return None if text is None else parse_whole(text)
 
 
 def tokens_match(target: int, measured_tokens: int) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from tensor_cast.dtypes import canonical_ascend_dtype, canonical_dtype, dtype_bytes, profile_dtype
+from tensor_cast.dtypes import canonical_ascend_dtype, canonical_dtype, profile_dtype, stored_bytes
 from tensor_cast.errors import UnknownNameError
 from tensor_cast.leaf import LeafOp
 from tensor_cast.performance_model.profiling_database.data_source import (
@@ -22,6 +22,7 @@ from tensor_cast.performance_model.profiling_database.data_source import (
 )
 from tensor_cast.performance_model.profiling_database.exact.context import ExactContext, merged_meta
 from tensor_cast.performance_model.profiling_database.interpolation_math import linear_interp
+from tensor_cast.performance_model.profiling_database.kernel_table import suspect_rows
 from tensor_cast.performance_model.profiling_database.readers.communication_csv import (
     CommunicationRow,
     CommunicationTable,
@@ -44,7 +45,10 @@ def lookup_communication(context: ExactContext, leaf: LeafOp, kernel: str) -> Qu
     if group is None or not leaf.tensors:
         return Miss(MissReason.INVALID_ARGS, details={"hint": "a collective needs a tensor and its rank_group"})
     tensor = leaf.tensors[0]
-    size = int(tensor.numel * dtype_bytes(tensor.dtype))
+    width = stored_bytes(tensor.dtype)
+    if width is None:
+        return Miss(MissReason.DTYPE_UNMAPPED, tensor.dtype)
+    size = int(tensor.numel * width)
     if leaf.name.startswith("tensor_cast.reduce_scatter"):
         size //= len(group)
     return lookup_message(context, kernel, Message(size, group, tensor.dtype, (tensor.shape,)))
@@ -77,10 +81,14 @@ def lookup_message(context: ExactContext, kernel: str, message: Message) -> Quer
     """
     table = context.database.communication_table(kernel)
     if table is None:
-        problems = context.database.report(kernel).problems
+        report = context.database.report(kernel)
+        problems = report.problems
         raw = any(problem.startswith("missing_column") for problem in problems)
         reason = MissReason.CSV_FORMAT_RAW if raw else MissReason.CSV_NOT_FOUND
-        return Miss(reason, details={"attempted_kernel_types": [kernel], "tables": {kernel: list(problems)}})
+        details: dict[str, Any] = {"attempted_kernel_types": [kernel], "tables": {kernel: list(problems)}}
+        if report.unreadable:
+            details["unreadable_tables"] = [report.unreadable]
+        return Miss(reason, details=details)
     return _Question(context, table, message).answer()
 
 
@@ -139,12 +147,15 @@ class _Question:
     def _result(
         self, latency_us: float, confidence: float, points: tuple[SizePoint, ...], method: str = ""
     ) -> QueryResult:
+        metas = [self._meta(point) for point in points]
         details: dict[str, Any] = {
             "kernel_type": self.table.kernel,
             "exact_match": self.context.exact_match,
             "topology_tier": self.tier,
-            "matched_row_meta": [self._meta(point) for point in points],
+            "matched_row_meta": metas,
         }
+        if suspect := suspect_rows(metas):
+            details["suspect_row"] = suspect
         if method:
             details |= {"method": method, "axes": ["message_bytes"], "interpolation_dim": 1}
         if self.table.synthetic:
@@ -154,11 +165,7 @@ class _Question:
 
     def _meta(self, point: SizePoint) -> dict[str, Any]:
         rows = point.rows if self.context.strict else point.rows[:1]
-        facts = [
-            {"file": self.table.source, "line": r.line, "latency_us": r.latency_us, "message_bytes": r.message_bytes}
-            for r in rows
-        ]
-        return merged_meta(facts, point.latency_us)
+        return merged_meta([row.meta(self.table.source) for row in rows], point.latency_us)
 
     def _other_dtype(self) -> Miss:
         held = ", ".join(sorted({row.dtype for row in self._rows()}))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tensor_cast.dtypes import dtype_bytes, profile_dtype
+from tensor_cast.dtypes import profile_dtype, stored_bytes
 from tensor_cast.leaf import LeafOp, TensorSpec
 from tensor_cast.performance_model.decomposition import SubKernel, decompose, is_decomposable
 from tensor_cast.performance_model.profiling_database.data_source import (
@@ -62,7 +62,9 @@ def _collective(context: ExactContext, leaf: LeafOp, kernel: str) -> QueryResult
     left, right = (*leaf.tensors, None, None)[:2]
     if group is None or left is None or right is None:
         return Miss(MissReason.INVALID_ARGS, details={"hint": "two matrices and a rank_group are needed"})
-    width = 2.0 if left.dtype in _QUANTISED_INPUT else dtype_bytes(left.dtype)
+    width = 2.0 if left.dtype in _QUANTISED_INPUT else stored_bytes(left.dtype)
+    if width is None:
+        return Miss(MissReason.DTYPE_UNMAPPED, left.dtype)
     size = int(left.shape[0] * right.shape[-1] * width)
     return lookup_message(context, kernel, Message(size, group, _summed_dtype(leaf, left), (left.shape, right.shape)))
 

@@ -24,7 +24,7 @@ from tensor_cast.performance_model.profiling_database.database import ProfilingD
 from tensor_cast.performance_model.profiling_database.exact.agreement import agreement, fact_names
 from tensor_cast.performance_model.profiling_database.exact.inexact import describe_changes
 from tensor_cast.performance_model.profiling_database.exact.row_index import Accept, RowIndex, RowMatch
-from tensor_cast.performance_model.profiling_database.kernel_table import ColumnTable, TensorTable
+from tensor_cast.performance_model.profiling_database.kernel_table import ColumnTable, TensorTable, suspect_rows
 
 __all__ = ["ExactContext", "csv_missing", "measured", "merged_meta", "profile_dtypes", "profile_inputs"]
 
@@ -106,8 +106,11 @@ def profile_inputs(leaf: LeafOp, input_count: int | None, *, strict: bool = Fals
 
 def csv_missing(context: ExactContext, kernels: tuple[str, ...]) -> Miss:
     """The miss for kernels none of which has a table, with what loading them found."""
-    problems = {kernel: context.database.report(kernel).problems for kernel in kernels}
-    details = {"attempted_kernel_types": list(kernels), "tables": problems}
+    reports = {kernel: context.database.report(kernel) for kernel in kernels}
+    problems = {kernel: report.problems for kernel, report in reports.items()}
+    details: dict[str, Any] = {"attempted_kernel_types": list(kernels), "tables": problems}
+    if unreadable := [report.unreadable for report in reports.values() if report.unreadable]:
+        details["unreadable_tables"] = unreadable
     return Miss(MissReason.CSV_NOT_FOUND, details=details)
 
 
@@ -126,8 +129,11 @@ def measured(
     latency = choice.numbers[match.row] if len(rows) == 1 else median(choice.numbers[row] for row in rows)
 
     def evidence() -> dict[str, Any]:
+        metas = [table.row_meta(row, choice) for row in rows]
         found = {"kernel_type": table.kernel, "exact_match": context.exact_match, **details}
-        found["matched_row_meta"] = [merged_meta([table.row_meta(row, choice) for row in rows], latency)]
+        found["matched_row_meta"] = [merged_meta(metas, latency)]
+        if suspect := suspect_rows(metas):
+            found["suspect_row"] = suspect
         changes = [] if context.strict else describe_changes(table, match, leaf)
         if changes and "inexact_match" not in found:
             found["inexact_match"] = {"rule": match.rule.name if rule is None else rule, "changes": changes}
@@ -136,7 +142,7 @@ def measured(
         return found
 
     def info() -> ShapeMatchInfo:
-        return ShapeMatchInfo(leaf.tensor_shapes, table.input_shapes[match.row], rule or match.rule.name)
+        return ShapeMatchInfo(leaf.tensor_shapes, table.input_shapes(match.row), rule or match.rule.name)
 
     return QueryResult.later(latency, confidence, QuerySource.MEASURED, evidence, info)
 

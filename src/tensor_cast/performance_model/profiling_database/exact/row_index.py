@@ -11,8 +11,9 @@ import math
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
-from typing import Final
+from typing import Final, TypeVar
 
 from tensor_cast.leaf import Shape, TensorSpec
 from tensor_cast.performance_model.profiling_database.exact.matching import (
@@ -28,10 +29,13 @@ from tensor_cast.performance_model.profiling_database.exact.matching import (
     normalised_forms,
 )
 from tensor_cast.performance_model.profiling_database.kernel_table import TensorTable
+from tensor_cast.performance_model.profiling_database.quiet_collector import collector_at_rest
 from tensor_cast.performance_model.profiling_database.shapes import is_padded, strip_leading_one
+from tensor_cast.performance_model.profiling_database.tensor_columns import TensorColumns, by_width, of_distinct
 
 __all__ = ["RowIndex", "RowMatch"]
 
+T = TypeVar("T")
 _BLOCK: Final = 64
 Accept = Callable[[int], bool]
 Key = tuple[tuple[str, ...], tuple[object, ...]]
@@ -61,11 +65,15 @@ class RowIndex:
         self.strict = strict
         self._kernel = table.kernel
         self._latency = table.exact_latency.numbers
-        self._specs = tuple([specs[:input_count] for specs in table.logical_inputs])
-        self._usable = [row for row, specs in enumerate(self._specs) if specs and self._latency[row] > 0]
-        self._identical: dict[tuple[object, ...], int] = {}
-        for row in self._usable:
-            self._identical.setdefault(_identity_key(self._specs[row]), row)
+        with collector_at_rest():
+            self._specs = _cut(table.logical_inputs, input_count)
+            usable = [row for row, latency in enumerate(self._latency) if latency > 0]
+            self._columns = tuple(by_width(self._specs, usable))
+            self._identical: dict[tuple[object, ...], int] = {}
+            for columns in self._columns:
+                keys = zip(_rows_of(columns.shapes()), _rows_of(columns.dtypes()), strict=True)
+                pairs = list(zip(keys, columns.rows, strict=True))
+                self._identical |= reversed(pairs)  # of equal rows the first stays
         self._by_size: dict[Key, list[int]] | None = None
         self._by_block: dict[Key, list[int]] | None = None
         self._lock = threading.Lock()
@@ -105,7 +113,7 @@ class RowIndex:
         if best is not None:
             return best
         blocks = self._blocks()
-        rows = {row for form in forms for key in self._block_keys(form, target=True) for row in blocks.get(key, ())}
+        rows = {row for form in forms for key in self._block_keys(form) for row in blocks.get(key, ())}
         for row in sorted(rows):
             for form in forms:
                 best = self._better(best, row, form, accept)
@@ -139,8 +147,11 @@ class RowIndex:
             rules.append(rule)
         return combine_rules(rules)
 
+    def _dtype_key(self, name: str) -> str:
+        return dtype_key(self._kernel, name, strict=self.strict)
+
     def _dtype(self, spec: TensorSpec) -> str:
-        return dtype_key(self._kernel, spec.dtype, strict=self.strict)
+        return self._dtype_key(spec.dtype)
 
     def _size_key(self, specs: tuple[TensorSpec, ...]) -> Key:
         return (
@@ -152,29 +163,46 @@ class RowIndex:
         if self._by_size is None:
             with self._lock:
                 if self._by_size is None:
-                    self._by_size = self._filed(lambda specs: [self._size_key(specs)])
+                    self._by_size = self._filed(self._column_sizes)
         return self._by_size
 
     def _blocks(self) -> dict[Key, list[int]]:
         if self._by_block is None:
             with self._lock:
                 if self._by_block is None:
-                    self._by_block = self._filed(lambda specs: self._block_keys(specs, target=False))
+                    self._by_block = self._filed(self._column_blocks)
         return self._by_block
 
-    def _filed(self, keys: Callable[[tuple[TensorSpec, ...]], Iterable[Key]]) -> dict[Key, list[int]]:
+    def _filed(self, keys: Callable[[TensorColumns], Iterable[tuple[Key, int]]]) -> dict[Key, list[int]]:
         found: dict[Key, list[int]] = {}
-        for row in self._usable:
-            for key in keys(self._specs[row]):
-                found.setdefault(key, []).append(row)
+        with collector_at_rest():
+            for columns in self._columns:
+                for key, row in keys(columns):
+                    found.setdefault(key, []).append(row)
         return found
 
-    def _block_keys(self, specs: tuple[TensorSpec, ...], *, target: bool) -> Iterator[Key]:
+    def _column_sizes(self, columns: TensorColumns) -> Iterator[tuple[Key, int]]:
+        """`_size_key` of each row."""
+        dtypes = _rows_of(columns.dtypes(self._dtype_key))
+        sizes = _rows_of([of_distinct(math.prod, column) for column in columns.shapes()])
+        return zip(zip(dtypes, sizes, strict=True), columns.rows, strict=True)
+
+    def _column_blocks(self, columns: TensorColumns) -> Iterator[tuple[Key, int]]:
+        """`_block_keys` of each row."""
+        dtypes = _rows_of(columns.dtypes(self._dtype_key))
+        options = [of_distinct(partial(self._row_blocks, i), column) for i, column in enumerate(columns.shapes())]
+        for row, names, choices in zip(columns.rows, dtypes, _rows_of(options), strict=True):
+            for choice in product(*choices):
+                yield (names, choice), row
+
+    def _row_blocks(self, position: int, shape: Shape) -> tuple[Shape, ...]:
+        return tuple({self._rounded(form, position) for form in _row_shapes(shape)})
+
+    def _block_keys(self, specs: tuple[TensorSpec, ...]) -> Iterator[Key]:
         dtypes = tuple([self._dtype(spec) for spec in specs])
         options = []
         for position, spec in enumerate(specs):
-            shapes = self._target_shapes(spec.shape) if target else _row_shapes(spec.shape)
-            options.append({self._rounded(shape, position) for shape in shapes})
+            options.append({self._rounded(shape, position) for shape in self._target_shapes(spec.shape)})
         for choice in product(*options):
             yield dtypes, choice
 
@@ -198,8 +226,13 @@ def _row_shapes(shape: Shape) -> list[Shape]:
     return [shape] if bare is shape else [shape, bare]
 
 
-def _identity_key(specs: tuple[TensorSpec, ...]) -> tuple[object, ...]:
-    return tuple([spec.shape for spec in specs]), tuple([spec.dtype for spec in specs])
+def _cut(specs: tuple[tuple[TensorSpec, ...], ...], count: int | None) -> tuple[tuple[TensorSpec, ...], ...]:
+    return specs if count is None else tuple([tensors[:count] for tensors in specs])
+
+
+def _rows_of(columns: list[list[T]]) -> Iterator[tuple[T, ...]]:
+    """Columns turned into one tuple a row."""
+    return zip(*columns, strict=True)
 
 
 def _may_match(target: Shape, row: Shape) -> bool:

@@ -4,25 +4,19 @@ from __future__ import annotations
 
 from functools import cache
 
+from tensor_cast.errors import nearest
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
 from tensor_cast.performance_model.profiling_database.exact.matching import MATMUL_KERNELS
-from tensor_cast.performance_model.profiling_database.op_mapping import OperatorEntry
+from tensor_cast.performance_model.profiling_database.op_mapping import (
+    COMPUTE_SUBCATEGORIES,
+    QUERY_MODES,
+    OperatorEntry,
+)
 from tensor_cast.performance_model.profiling_database.paths.path import Candidate, OperatorPath, Target
 
 __all__ = ["COMPUTE_SUBCATEGORIES", "QUERY_MODES", "Candidate", "OperatorPath", "Target", "path_for"]
 
 INTERPOLATED_MATMUL_KERNELS = MATMUL_KERNELS | {"BatchMatMulNd"}
-QUERY_MODES = frozenset(
-    {
-        "moe_fused",
-        "elementwise",
-        "attention_lightning_indexer",
-        "attention_sparse_sharedkv",
-        "attention_special",
-        "scatter_nd_update_mla",
-    }
-)
-COMPUTE_SUBCATEGORIES = frozenset({"compute_scale", "quantized_matmul"})
 
 
 @cache
@@ -70,12 +64,18 @@ def path_for(entry: OperatorEntry, *, strict: bool = False) -> OperatorPath | Mi
     if entry.category == "communication":
         return Miss(MissReason.WRAPPER_COMMUNICATION_OWNED_BY_BASE)
     if entry.query_mode is not None:
-        known = entry.query_mode in QUERY_MODES
-        return paths[entry.query_mode] if known else Miss(MissReason.QUERY_MODE_UNKNOWN, entry.query_mode)
+        if entry.query_mode not in QUERY_MODES:
+            return _unknown(MissReason.QUERY_MODE_UNKNOWN, "query_mode", entry.query_mode, QUERY_MODES)
+        return paths[entry.query_mode]
     if entry.compute_subcategory is not None:
         if entry.compute_subcategory not in COMPUTE_SUBCATEGORIES:
-            return Miss(MissReason.COMPUTE_SUBCATEGORY_UNKNOWN, entry.compute_subcategory)
+            reason = MissReason.COMPUTE_SUBCATEGORY_UNKNOWN
+            return _unknown(reason, "compute_subcategory", entry.compute_subcategory, COMPUTE_SUBCATEGORIES)
         return paths[entry.compute_subcategory]
     if not entry.kernels:
         return Miss(MissReason.KERNEL_TYPE_MISSING, entry.name)
     return paths["matmul" if entry.kernels[0] in INTERPOLATED_MATMUL_KERNELS else "generic"]
+
+
+def _unknown(reason: MissReason, field: str, value: str, known: tuple[str, ...]) -> Miss:
+    return Miss(reason, value, {"hint": f"{field} {value!r} is none of {', '.join(known)}{nearest(value, known)}"})

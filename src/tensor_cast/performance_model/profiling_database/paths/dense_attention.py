@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tensor_cast.leaf import LeafOp
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
 from tensor_cast.performance_model.profiling_database.exact.attention import (
+    SEQUENCE_COLUMNS,
     sequence_column,
     sequence_length,
     tokens_match,
@@ -51,6 +52,7 @@ class DenseAttentionPath(OperatorPath):
 
     name = "multidim"
     final_reason = MissReason.ATTENTION_CANDIDATE_GROUP_FAILED
+    needed_column = SEQUENCE_COLUMNS
 
     def index_key(self, entry: OperatorEntry, policy: KernelPolicy) -> tuple[Hashable, ...]:
         return ("attention", policy.axis_transform)

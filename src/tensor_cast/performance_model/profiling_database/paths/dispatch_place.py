@@ -9,11 +9,12 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-from tensor_cast.dtypes import profile_dtype
+from tensor_cast.dtypes import operand_dtype, profile_dtype
 from tensor_cast.leaf import LeafOp, Shape, TensorSpec
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
 from tensor_cast.performance_model.profiling_database.exact.agreement import parse_ep_size
 from tensor_cast.performance_model.profiling_database.kernel_table import TensorTable
+from tensor_cast.performance_model.profiling_database.paths.packing import INT4, whole_experts
 from tensor_cast.performance_model.profiling_database.points import RegimeKey
 from tensor_cast.performance_model.profiling_database.shapes import to_nd
 
@@ -43,10 +44,11 @@ def quant_subtype_of_row(activation: str, weight1: str, weight2: str) -> str | N
         return "w8a8"
     if weight1 in _WIDE:
         return "plain"
-    for marker, subtype in (("INT4", "int4"), ("FLOAT8", "fp8"), ("FP8", "fp8"), ("FLOAT4", "mxfp4"), ("FP4", "mxfp4")):
-        if marker in weight1:
-            return subtype
-    return None
+    if weight1 == INT4:
+        return "int4"
+    if weight1.startswith("DT_FLOAT8_"):
+        return "fp8"
+    return "mxfp4" if weight1 == "DT_FLOAT4_E2M1" else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +91,12 @@ def leaf_place(leaf: LeafOp, ep_size: int, *, strict: bool = False) -> ExpertsPl
     hidden, tokens = x.shape[-1], math.prod(x.shape[:-1])
     if ids is None or ids.rank < 2 or math.prod(ids.shape[:-1]) != tokens or ids.shape[-1] < 1:
         return Miss(MissReason.TOPK_UNEXTRACTABLE, details={"hint": f"expert_indices ({tokens}, topk) needed"})
-    gmm1 = _stacked(leaf.roles("gmm1_weight"), hidden, hidden_first=True)
-    gmm2 = _stacked(leaf.roles("gmm2_weight"), hidden, hidden_first=False)
-    operands = (x, *leaf.roles("gmm1_weight")[:1], *leaf.roles("gmm2_weight")[:1])
-    dtypes = [profile_dtype(spec.dtype, strict=strict) for spec in operands]
-    if gmm1 is None or gmm2 is None:
+    shapes = _weight_shapes(leaf, hidden, subtype)
+    if shapes is None:
         return Miss(MissReason.MOE_FUSED_TARGET_UNEXTRACTABLE, details={"hint": "GMM1 and GMM2 weight shapes needed"})
+    gmm1, gmm2 = shapes
+    weights = (*leaf.roles("gmm1_weight")[:1], *leaf.roles("gmm2_weight")[:1])
+    dtypes = [profile_dtype(operand_dtype(leaf.name, spec.role, spec.dtype), strict=strict) for spec in (x, *weights)]
     if None in dtypes:
         return Miss(MissReason.MOE_FUSED_TARGET_UNEXTRACTABLE, subtype, {"hint": "a weight dtype has no database name"})
     activation, weight1, weight2 = (str(name) for name in dtypes)
@@ -112,17 +114,32 @@ def leaf_place(leaf: LeafOp, ep_size: int, *, strict: bool = False) -> ExpertsPl
     )
 
 
-def _stacked(weights: tuple[TensorSpec, ...], hidden: int, *, hidden_first: bool) -> Shape | None:
-    """`(E, H, N)` for GMM1, `(E, N/2, H)` for GMM2, from one tensor per expert or one stacked tensor."""
+def _weight_shapes(leaf: LeafOp, hidden: int, subtype: str) -> tuple[Shape, Shape] | None:
+    """`(E, H, N)` of GMM1 and `(E, N/2, H)` of GMM2, from one tensor per expert or one stacked tensor each."""
+    first, second = _stacked(leaf.roles("gmm1_weight")), _stacked(leaf.roles("gmm2_weight"))
+    if first is None or second is None:
+        return None
+    if subtype == "int4":
+        whole = whole_experts(first[1:], second[1:], hidden)
+        return None if whole is None else ((first[0], *whole[0]), (second[0], *whole[1]))
+    gmm1, gmm2 = _oriented(first, hidden, hidden_first=True), _oriented(second, hidden, hidden_first=False)
+    return None if gmm1 is None or gmm2 is None else (gmm1, gmm2)
+
+
+def _stacked(weights: tuple[TensorSpec, ...]) -> Shape | None:
+    """`(experts, rows, columns)` as the call gives them."""
     if not weights or len({spec.shape for spec in weights}) != 1:
         return None
     shape = weights[0].shape
-    experts, matrix = (shape[0], shape[1:]) if len(shape) == 3 and len(weights) == 1 else (len(weights), shape)
-    if len(matrix) != 2:
-        return None
-    if matrix[0 if hidden_first else 1] == hidden:
-        return (experts, *matrix)
-    return (experts, matrix[1], matrix[0]) if matrix[1 if hidden_first else 0] == hidden else None
+    stacked = shape if len(shape) == 3 and len(weights) == 1 else (len(weights), *shape)
+    return stacked if len(stacked) == 3 else None
+
+
+def _oriented(stacked: Shape, hidden: int, *, hidden_first: bool) -> Shape | None:
+    experts, rows, columns = stacked
+    if (rows if hidden_first else columns) == hidden:
+        return stacked
+    return (experts, columns, rows) if (columns if hidden_first else rows) == hidden else None
 
 
 def row_place(table: TensorTable, row: int) -> ExpertsPlace | str:

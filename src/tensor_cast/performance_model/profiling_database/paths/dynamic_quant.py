@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
-from tensor_cast.dtypes import profile_dtype
+from tensor_cast.dtypes import operand_dtype, profile_dtype
 from tensor_cast.leaf import LeafOp, Shape, TensorSpec
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
 from tensor_cast.performance_model.profiling_database.exact.context import ExactContext
@@ -63,7 +63,10 @@ class DynamicQuantPath(OperatorPath):
         x = leaf.role("x") or (leaf.tensors[0] if leaf.tensors else None)
         if x is None:
             return Miss(MissReason.TARGET_UNAVAILABLE, table.kernel, {"cause": "input_shape_missing"})
-        names = [_quant_dtype(x.dtype), *(profile_dtype(spec.dtype, strict=self.strict) for spec in leaf.outputs)]
+        names = [
+            _quant_dtype(x.dtype),
+            *(profile_dtype(operand_dtype(leaf.name, "", spec.dtype), strict=self.strict) for spec in leaf.outputs),
+        ]
         if None in names:
             return Miss(MissReason.TARGET_UNAVAILABLE, table.kernel, {"cause": "dtype_without_a_database_name"})
         dtypes = [str(name) for name in names]

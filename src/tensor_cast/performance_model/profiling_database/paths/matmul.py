@@ -14,6 +14,7 @@ from tensor_cast.performance_model.profiling_database.interpolation_index import
 from tensor_cast.performance_model.profiling_database.kernel_table import ColumnTable, TensorTable
 from tensor_cast.performance_model.profiling_database.op_mapping import KernelPolicy, OperatorEntry
 from tensor_cast.performance_model.profiling_database.paths.path import (
+    AlikeRows,
     Candidate,
     OperatorPath,
     Target,
@@ -131,6 +132,13 @@ class MatmulPath(OperatorPath):
         if tensors is None or len(tensors) < 2:
             return None
         return matrix_product(kernel, tensors[0].shape, tensors[1].shape)
+
+    def many(self, table: TensorTable, rows: Sequence[int], entry: OperatorEntry, view: str) -> list[AlikeRows]:
+        from tensor_cast.performance_model.profiling_database.paths.product_places import product_places
+
+        count = entry.tc_input_count
+        inputs = table.logical_inputs
+        return product_places(inputs if count is None else [specs[:count] for specs in inputs], rows)
 
     def candidate(
         self, table: TensorTable, row: int, entry: OperatorEntry, policy: KernelPolicy, view: str = ""

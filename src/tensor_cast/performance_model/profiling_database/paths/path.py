@@ -22,9 +22,9 @@ from tensor_cast.performance_model.profiling_database.points import RegimeKey
 from tensor_cast.performance_model.profiling_database.sweep_filter import places_of, possible_rows
 
 if TYPE_CHECKING:
-    from tensor_cast.performance_model.profiling_database.kernel_table import IntArray
+    from tensor_cast.performance_model.profiling_database.kernel_table import FloatArray, IntArray
 
-__all__ = ["Candidate", "OperatorPath", "Target", "leaf_tensors", "row_tensors"]
+__all__ = ["AlikeRows", "Candidate", "OperatorPath", "Target", "leaf_tensors", "row_tensors"]
 
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
@@ -54,6 +54,14 @@ class Candidate:
     agree_within: float | None = None
 
 
+@dataclass(frozen=True)
+class AlikeRows:
+    """Rows of one regime: their numbers, and each one's place on every axis."""
+
+    rows: IntArray
+    axes: Mapping[str, FloatArray]
+
+
 class OperatorPath(ABC):
     """One way to interpolate.  `candidate` and `target` describe rows and questions by the same extractors.
 
@@ -67,6 +75,7 @@ class OperatorPath(ABC):
     checks_exact: ClassVar[bool] = False
     source_pure: ClassVar[bool] = False
     allow_extra: ClassVar[frozenset[str]] = frozenset()
+    needed_column: ClassVar[tuple[str, ...]] = ()  # spellings of a column without which no row of a table answers
 
     def __init__(self, strict: bool = False) -> None:
         self.strict = strict
@@ -111,6 +120,13 @@ class OperatorPath(ABC):
         self, table: TensorTable, row: int, entry: OperatorEntry, policy: KernelPolicy, view: str = ""
     ) -> Candidate | str:
         """A row's place under a view, or the reason why it cannot be used."""
+
+    def many(self, table: TensorTable, rows: Sequence[int], entry: OperatorEntry, view: str) -> list[AlikeRows]:
+        """Rows whose places can be read together, each set with the regime that `candidate` gives any one of it.
+
+        Rows that are in none of the sets are described by `candidate` one by one.
+        """
+        return []
 
     def required(self, target: Target, table: TensorTable | ColumnTable) -> frozenset[str]:
         """Regime fields that must exist on both sides."""

@@ -1,13 +1,12 @@
 """Quantised matrix products: Phase 1's M, K, N with dtype, layout, packing and output signature isolated.
 
-Source: seed RFC, section 4.4.2; phase 2 facts, section 7; ruling 11.
+Source: seed RFC, section 4.4.2; phase 2 facts, section 7; rulings 11 and 29.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
-from typing import Final
 
 from tensor_cast.dtypes import profile_dtype
 from tensor_cast.leaf import LeafOp, TensorSpec
@@ -22,6 +21,12 @@ from tensor_cast.performance_model.profiling_database.paths.matmul import (
     nd_first,
     product_regime,
 )
+from tensor_cast.performance_model.profiling_database.paths.packing import (
+    contradicts,
+    packing,
+    packing_of_row,
+    whole_weight,
+)
 from tensor_cast.performance_model.profiling_database.paths.path import (
     Candidate,
     OperatorPath,
@@ -31,14 +36,7 @@ from tensor_cast.performance_model.profiling_database.paths.path import (
 )
 from tensor_cast.performance_model.profiling_database.points import RegimeKey
 
-__all__ = ["QuantizedMatmulPath", "packing"]
-
-_PACKED_OPERATORS: Final = ("tensor_cast.static_quant_linear_int4.default",)
-
-
-def packing(operator: str) -> str:
-    """`int4` for operators whose weight packs two values along K in one element, else `none`."""
-    return "int4" if operator in _PACKED_OPERATORS else "none"
+__all__ = ["QuantizedMatmulPath"]
 
 
 class QuantizedMatmulPath(OperatorPath):
@@ -80,9 +78,10 @@ class QuantizedMatmulPath(OperatorPath):
         if len(tensors) < 2 or not outputs:
             cause = "input_shapes_lt_2" if outputs else "output_signature_missing"
             return Miss(MissReason.TARGET_UNAVAILABLE, table.kernel, {"cause": cause})
-        if packed != "none" and tensors[1].rank >= 2:
-            *batch, k, n = tensors[1].shape
-            tensors = (tensors[0], replace(tensors[1], shape=(*batch, 2 * k, n)), *tensors[2:])
+        if contradicts(leaf.name, tensors[0].dtype, tensors[1].dtype):
+            dtypes = {"input_dtypes": [spec.dtype for spec in tensors[:2]]}
+            details = {"cause": "operand_dtypes_are_not_the_operators", **dtypes}
+            return Miss(MissReason.TARGET_UNAVAILABLE, table.kernel, details)
         place = _place(table.kernel, tensors, self._count(entry), packed, outputs)
         if place is None:
             return Miss(MissReason.TARGET_UNAVAILABLE, table.kernel, {"cause": "matmul_axes_unextractable"})
@@ -97,7 +96,8 @@ class QuantizedMatmulPath(OperatorPath):
             return "input_shapes_lt_2"
         if not outputs or any(not spec.dtype for spec in outputs):
             return "output_signature_missing"
-        place = _place(table.kernel, tensors, self._count(entry), "none", outputs)
+        packed = packing_of_row(tensors[1].dtype)
+        place = _place(table.kernel, tensors, self._count(entry), packed, outputs)
         if place is None:
             return "matmul_axes_unextractable"
         axes, regime = place
@@ -122,6 +122,11 @@ def _place(
     packed: str,
     outputs: tuple[TensorSpec, ...],
 ) -> tuple[dict[str, float], RegimeKey] | None:
+    if packed != "none":
+        whole = whole_weight(tensors[1].shape, tensors[0].shape[-1], outputs[0].shape[-1]) if outputs[0].shape else None
+        if whole is None:
+            return None
+        tensors = (tensors[0], replace(tensors[1], shape=whole), *tensors[2:])
     product = matrix_product(kernel, tensors[0].shape, tensors[1].shape)
     if product is None:
         return None

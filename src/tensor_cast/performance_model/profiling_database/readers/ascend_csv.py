@@ -6,17 +6,15 @@ line as example; a file that cannot be used raises DataFileError.
 
 from __future__ import annotations
 
-import csv
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import lru_cache
+import re
+from collections.abc import Sequence
+from itertools import compress, repeat
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from tensor_cast.dtypes import canonical_ascend_dtype
+from tensor_cast.decimal_text import parse_real, parse_whole
 from tensor_cast.errors import DataFileError
-from tensor_cast.leaf import Shape, TensorSpec
 from tensor_cast.performance_model.profiling_database.kernel_table import (
     CANDIDATE_LATENCY_COLUMNS,
     EXACT_LATENCY_COLUMNS,
@@ -24,19 +22,22 @@ from tensor_cast.performance_model.profiling_database.kernel_table import (
     LoadReport,
     TensorTable,
 )
-from tensor_cast.performance_model.profiling_database.readers.text_source import read_lines
-from tensor_cast.performance_model.profiling_database.shapes import (
-    ShapeTextError,
-    parse_shape_slots,
-    split_slots,
-)
+from tensor_cast.performance_model.profiling_database.quiet_collector import collector_at_rest
+from tensor_cast.performance_model.profiling_database.readers.csv_file import CsvFile
+from tensor_cast.performance_model.profiling_database.readers.tensor_cells import Slots, TensorCells
 
-__all__ = ["parse_latency", "read_rows", "read_tensor_table"]
+if TYPE_CHECKING:
+    from tensor_cast.performance_model.profiling_database.kernel_table import FloatArray
 
+__all__ = ["CUT_OFF", "WHOLE_COLUMNS", "parse_latency", "read_tensor_table"]
+
+CUT_OFF: Final = "no line end: the row may be cut off"
 _REQUIRED: Final = ("Input Shapes", "Input Data Types")
+_TENSOR_FIELDS: Final = ("Shapes", "Data Types", "Formats")
 _LATENCY_COLUMNS: Final = tuple(
     dict.fromkeys((*EXACT_LATENCY_COLUMNS, *CANDIDATE_LATENCY_COLUMNS, *LEGACY_LATENCY_COLUMNS))
 )
+_KERNEL_COLUMNS: Final = ("Type", "OP Type")
 _EXTRA_PREFIXES: Final = ("Runtime ",)
 _EXTRA_COLUMNS: Final = (
     "EP Size",
@@ -46,21 +47,36 @@ _EXTRA_COLUMNS: Final = (
     "aiv_time(us)",
     "Accelerator Core",
 )
-
-Slots = tuple[TensorSpec | None, ...]
+# Columns that hold one whole number or nothing.  `EP Size` is not among them: a row without a usable one is kept for
+# the base, which compares it, and refused by the fused path under a reason of its own.
+WHOLE_COLUMNS: Final = (
+    "avg_seq_len",
+    "Runtime avg_seq_len",
+    "Runtime batch_size",
+    "Runtime block_size",
+    "Runtime num_heads",
+    "Runtime num_key_value_heads",
+    "Runtime sparse_block_size",
+    "Runtime sparse_indices_valid_count",
+    "Runtime sparse_mode",
+    "Runtime topk",
+)
+_BLANK: Final = frozenset({"", "NAN", "N/A"})
+_PLAIN_LENGTH: Final = 32
+_LAUNCH_SUFFIX: Final = re.compile(r"_[0-9]+$")
 
 
 def read_tensor_table(path: Path, *, synthetic: bool = False) -> TensorTable:
     """Read `<Kernel>.csv`.
 
-    Raises DataFileError (codes `missing_column`, `duplicate_column`, `no_header`, `csv_syntax`, and those of the line
-    reader).  Rows are rejected, with a count, as `short_row`, `long_row`, `shape_unparsable`, `dimension_not_positive`,
-    `dtype_count_mismatch`, `format_count_mismatch` or `input_shapes_missing`; a row without usable latency is kept out
-    as `latency_blank`, `latency_zero` or `latency_invalid`.
+    Raises DataFileError (codes `missing_column`, `duplicate_column`, `no_header`, `separator`, `csv_syntax`, and those
+    of the line reader).  Rows are rejected, with a count, as `short_row`, `long_row`, `other_kernel`,
+    `shape_unparsable`, `dimension_not_positive`, `dtype_count_mismatch`, `format_count_mismatch`,
+    `input_shapes_missing` or `number_invalid`; a row without usable latency is kept out as `latency_blank`,
+    `latency_zero` or `latency_invalid`.  A last row without a line end is used and marked as suspect.
     """
-    rows = read_rows(path, _REQUIRED)
-    header = next(rows).cells
-    reader = _TensorRows(path.stem, header, LoadReport(path.stem, path.name))
+    file = CsvFile(path, _REQUIRED)
+    reader = _TensorRows(path.stem, file.header, LoadReport(path.stem, path.name))
     if not reader.latency_columns:
         raise DataFileError(
             path,
@@ -68,192 +84,221 @@ def read_tensor_table(path: Path, *, synthetic: bool = False) -> TensorTable:
             line=1,
             code="missing_column",
         )
-    for row in rows:
-        reader.add(row)
-    return reader.table(synthetic)
-
-
-@dataclass(frozen=True, slots=True)
-class CsvRow:
-    """One record and the line it ends on."""
-
-    line: int
-    cells: list[str]
-
-
-def read_rows(path: Path, required: tuple[str, ...]) -> Iterator[CsvRow]:
-    """The header, then every non-blank record.  Raises DataFileError for a file that is no such table."""
-    records = csv.reader(read_lines(path))
-    try:
-        header = [cell.strip() for cell in next(records)]
-    except StopIteration:
-        raise DataFileError(path, "is empty: expected a header line", code="no_header") from None
-    except csv.Error as error:
-        raise DataFileError(path, str(error), line=1, code="csv_syntax") from None
-    for column in required:
-        if column not in header:
-            raise DataFileError(path, f"column {column!r} is missing", line=1, code="missing_column")
-    repeated = next((name for name in header if name and header.count(name) > 1), None)
-    if repeated:
-        raise DataFileError(path, f"column {repeated!r} appears twice", line=1, code="duplicate_column")
-    yield CsvRow(1, header)
-    try:
-        for cells in records:
-            if cells:
-                yield CsvRow(records.line_num, cells)
-    except csv.Error as error:
-        raise DataFileError(path, str(error), line=records.line_num, code="csv_syntax") from None
+    line = 0
+    with collector_at_rest():
+        for lines, records in file.chunks():
+            line = lines[-1]
+            reader.add_many(lines, records)
+        return reader.table(synthetic, line if file.note_cut(reader.report, line) else None)
 
 
 class _TensorRows:
-    """Collects accepted rows; equal cells are parsed once."""
+    """Collects accepted rows."""
 
     def __init__(self, kernel: str, header: list[str], report: LoadReport) -> None:
+        self.report = report
         self._kernel = kernel
-        self._report = report
         self._width = len(header)
         self._at = {name: i for i, name in enumerate(header)}
         self.latency_columns: dict[str, int] = {}
         for name in _LATENCY_COLUMNS:  # legacy spellings come last and never replace the current one
             if name in self._at:
                 self.latency_columns.setdefault(LEGACY_LATENCY_COLUMNS.get(name, name), self._at[name])
-        self._extra_at = {
-            name: i for name, i in self._at.items() if name.startswith(_EXTRA_PREFIXES) or name in _EXTRA_COLUMNS
-        }
-        self._slots: dict[tuple[str, str, str], Slots | str] = {}
+        self._inputs_at, self._outputs_at = (
+            tuple(self._at.get(f"{side} {field}", -1) for field in _TENSOR_FIELDS) for side in ("Input", "Output")
+        )
+        self._kernel_at = next((self._at[name] for name in _KERNEL_COLUMNS if name in self._at), -1)
+        self._kernels = {"": True, kernel: True}
+        self._whole_at = [(name, self._at[name]) for name in WHOLE_COLUMNS if name in self._at]
+        self._whole: dict[str, bool] = {}
+        self._cells = TensorCells()
+        self._plain = True  # so far every record's input slots were filled
         self._lines: list[int] = []
         self._inputs: list[Slots] = []
         self._outputs: list[Slots | None] = []
-        self._latencies: dict[str, list[float]] = {name: [] for name in self.latency_columns}
-        self._extra: dict[str, list[str]] = {name: [] for name in self._extra_at}
+        self._latencies: list[list[float]] = [[] for _ in self.latency_columns]
+        self._extra: dict[str, list[str]] = {
+            name: [] for name in self._at if name.startswith(_EXTRA_PREFIXES) or name in _EXTRA_COLUMNS
+        }
+        self._extra_at = [(column, self._at[name]) for name, column in self._extra.items()]
 
-    def add(self, row: CsvRow) -> None:
-        report = self._report
-        report.rows_read += 1
-        where = f"{report.source}:{row.line}"
-        if len(row.cells) < self._width:
-            report.reject("short_row", where)
-            return
-        if any(cell.strip() for cell in row.cells[self._width :]):
-            report.reject("long_row", where)  # an unquoted comma shifts every cell after it
-            return
-        inputs = self._tensors(row.cells, "Input")
-        if isinstance(inputs, str):
-            report.reject(inputs, where)
-            return
-        if all(spec is None for spec in inputs):
-            report.reject("input_shapes_missing", where)
-            return
-        latencies, problem = self._read_latencies(row.cells)
-        if problem:
-            report.reject(problem, where)
-            return
-        outputs = self._tensors(row.cells, "Output")
-        report.rows_usable += 1
-        self._lines.append(row.line)
-        self._inputs.append(inputs)
-        self._outputs.append(None if isinstance(outputs, str) else outputs)
-        for name, value in latencies.items():
-            self._latencies[name].append(value)
-        for name, i in self._extra_at.items():
-            self._extra[name].append(row.cells[i].strip())
+    def add_many(self, lines: list[int], records: list[list[str]]) -> None:
+        """As `add` of each record in turn, a column at a time where the records are alike.
 
-    def _tensors(self, cells: list[str], side: str) -> Slots | str:
-        texts = tuple(
-            cells[self._at[f"{side} {field}"]] if f"{side} {field}" in self._at else ""
-            for field in ("Shapes", "Data Types", "Formats")
-        )
-        key = (texts[0], texts[1], texts[2])
-        found = self._slots.get(key)
-        if found is None:
-            found = _parse_tensors(*key)
-            self._slots[key] = found
+        A record that some column speaks against goes to `add`, which rejects it under its reason; the order of the
+        others is theirs.
+        """
+        if any(len(cells) != self._width for cells in records):
+            for line, cells in zip(lines, records, strict=True):
+                self.add(line, cells)
+            return
+        columns = list(zip(*records, strict=True))
+        inputs, filled = self._read_side(columns, self._inputs_at)
+        outputs, _ = self._read_side(columns, self._outputs_at)
+        self._plain &= filled
+        latencies = [read_latencies(columns[i]) for i in self.latency_columns.values()]
+        suspects = self._suspects(columns, () if filled else inputs, latencies)
+        for i in sorted(suspects):
+            self.add(lines[i], records[i])
+        good = [i not in suspects for i in range(len(records))] if suspects else repeat(True)
+        self.report.rows_read += len(records) - len(suspects)
+        self.report.rows_usable += len(records) - len(suspects)
+        self._lines.extend(compress(lines, good))
+        self._inputs.extend(slots for slots in compress(inputs, good) if not isinstance(slots, str))
+        self._outputs.extend(None if isinstance(slots, str) else slots for slots in compress(outputs, good))
+        for values, found in zip(self._latencies, latencies, strict=True):
+            values.extend(compress(found, good))
+        for texts, at in self._extra_at:
+            texts.extend(compress(map(str.strip, columns[at]), good))
+
+    def _read_side(self, columns: list[tuple[str, ...]], at: tuple[int, ...]) -> tuple[Sequence[Slots | str], bool]:
+        blank = ("",) * len(columns[0])
+        shapes, dtypes, formats = (columns[i] if i >= 0 else blank for i in at)
+        return self._cells.read_many(shapes, dtypes, formats)
+
+    def _suspects(
+        self, columns: list[tuple[str, ...]], inputs: Sequence[Slots | str], latencies: list[list[float]]
+    ) -> set[int]:
+        """Records that `add` would reject."""
+        found = {i for i, slots in enumerate(inputs) if isinstance(slots, str) or not any(slots)}
+        best = list(map(max, *latencies)) if len(latencies) > 1 else latencies[0]
+        if not min(best) > 0:
+            found |= {i for i, value in enumerate(best) if not value > 0}
+        if self._kernel_at >= 0:
+            other = {cell for cell in set(columns[self._kernel_at]) if not self._own(cell)}
+            found |= {i for i, cell in enumerate(columns[self._kernel_at]) if cell in other} if other else set()
+        for _, at in self._whole_at:
+            wrong = {cell for cell in set(columns[at]) if not self._is_whole(cell)}
+            found |= {i for i, cell in enumerate(columns[at]) if cell in wrong} if wrong else set()
         return found
 
-    def _read_latencies(self, cells: list[str]) -> tuple[dict[str, float], str]:
-        values: dict[str, float] = {}
-        problems: list[str] = []
-        for name, i in self.latency_columns.items():
-            value, problem = parse_latency(cells[i])
-            values[name] = value
-            if problem:
-                problems.append(problem)
-        if any(value > 0 for value in values.values()):
-            return values, ""
-        return values, next((p for p in problems if p != "latency_blank"), "latency_blank")
+    def add(self, line: int, cells: list[str]) -> None:
+        """Keep a row, or count it under the reason why it cannot be used."""
+        self.report.rows_read += 1
+        problem = self._misfit(cells)
+        inputs = problem or self._tensors(cells, self._inputs_at)
+        if isinstance(inputs, str):
+            self._reject(inputs, line)
+            return
+        if not any(inputs):
+            self._reject("input_shapes_missing", line)
+            return
+        found = [parse_latency(cells[i]) for i in self.latency_columns.values()]
+        if not any(value > 0 for value, _ in found):
+            blank = "latency_blank"
+            self._reject(next((why for _, why in found if why and why != blank), blank), line)
+            return
+        wrong = self._not_whole(cells) if self._whole_at else ""
+        if wrong:
+            self._reject("number_invalid", line, wrong)
+            return
+        self._keep(line, cells, inputs, found)
 
-    def table(self, synthetic: bool) -> TensorTable:
+    def _keep(self, line: int, cells: list[str], inputs: Slots, found: list[tuple[float, str]]) -> None:
+        self._plain &= None not in inputs
+        outputs = self._tensors(cells, self._outputs_at)
+        self.report.rows_usable += 1
+        self._lines.append(line)
+        self._inputs.append(inputs)
+        self._outputs.append(None if isinstance(outputs, str) else outputs)
+        for values, (value, _) in zip(self._latencies, found, strict=True):
+            values.append(0.0 if math.isnan(value) else value)
+        for texts, i in self._extra_at:
+            texts.append(cells[i].strip())
+
+    def _misfit(self, cells: list[str]) -> str:
+        """Why a record is no row of this table at all, or nothing."""
+        if len(cells) != self._width:
+            if len(cells) < self._width:
+                return "short_row"
+            if any(cell.strip() for cell in cells[self._width :]):
+                return "long_row"  # an unquoted comma shifts every cell after it
+        return "" if self._kernel_at < 0 or self._own(cells[self._kernel_at]) else "other_kernel"
+
+    def _own(self, cell: str) -> bool:
+        """Whether a `Type` cell names this table's kernel; a profiler may number its launches."""
+        own = self._kernels.get(cell)
+        if own is None:
+            name = cell.strip()
+            own = name in ("", self._kernel) or _LAUNCH_SUFFIX.sub("", name) == self._kernel
+            self._kernels[cell] = own
+        return own
+
+    def _tensors(self, cells: list[str], at: tuple[int, ...]) -> Slots | str:
+        shapes, dtypes, formats = at
+        return self._cells.read(
+            cells[shapes] if shapes >= 0 else "",
+            cells[dtypes] if dtypes >= 0 else "",
+            cells[formats] if formats >= 0 else "",
+        )
+
+    def _not_whole(self, cells: list[str]) -> str:
+        """The first column that should hold a whole number and holds something else, with its cell."""
+        return next((f"{name} {cells[i]!r}" for name, i in self._whole_at if not self._is_whole(cells[i])), "")
+
+    def _is_whole(self, cell: str) -> bool:
+        whole = self._whole.get(cell)
+        if whole is None:
+            whole = cell.strip().upper() in _BLANK or parse_whole(cell) is not None
+            self._whole[cell] = whole
+        return whole
+
+    def _reject(self, reason: str, line: int, cell: str = "") -> None:
+        where = f"{self.report.source}:{line}"
+        self.report.reject(reason, f"{where}: {cell}" if cell else where)
+
+    def table(self, synthetic: bool, cut_line: int | None) -> TensorTable:
+        """The accepted rows; `cut_line` is the line of a last record without a line end."""
         import numpy as np
 
+        cut = cut_line is not None and self._lines[-1:] == [cut_line]
         return TensorTable(
             kernel=self._kernel,
-            source=self._report.source,
+            source=self.report.source,
             lines=tuple(self._lines),
             inputs=tuple(self._inputs),
             outputs=tuple(self._outputs),
-            latencies={name: np.asarray(values) for name, values in self._latencies.items()},
+            latencies={
+                name: _without_zeros(np.asarray(values, dtype=np.float64))
+                for name, values in zip(self.latency_columns, self._latencies, strict=True)
+            },
             extra={name: tuple(values) for name, values in self._extra.items()},
-            report=self._report,
+            report=self.report,
             synthetic=synthetic,
+            plain=self._plain and self._cells.plain,
+            suspect={len(self._lines) - 1: CUT_OFF} if cut else {},
         )
 
 
 def parse_latency(cell: str) -> tuple[float, str]:
     """Microseconds, or NaN and the reason: `latency_blank`, `latency_zero` or `latency_invalid`."""
-    text = cell.strip()
-    if not text or text.upper() == "N/A":
+    if not cell:
         return math.nan, "latency_blank"
-    try:
-        value = math.nan if "_" in text else float(text)
-    except ValueError:
-        return math.nan, "latency_invalid"
-    if value == 0:
-        return math.nan, "latency_zero"
-    if not math.isfinite(value) or value < 0:
-        return math.nan, "latency_invalid"
-    return value, ""
+    value = parse_real(cell)
+    if value is None:
+        blank = cell.strip().upper() in ("", "N/A")
+        return math.nan, "latency_blank" if blank else "latency_invalid"
+    if value > 0:
+        return value, ""
+    return math.nan, "latency_zero" if value == 0 else "latency_invalid"
 
 
-def _parse_tensors(shapes: str, dtypes: str, formats: str) -> Slots | str:
-    """Tensors by slot, or the rejection reason.  Names align with the non-empty slots or with all slots."""
-    try:
-        slots = parse_shape_slots(shapes)
-    except ShapeTextError as error:
-        return error.code
-    names = _align(list(_names(dtypes)), slots)
-    if names is None:
-        return "dtype_count_mismatch"
-    storage = _align(list(_names(formats)), slots) if formats.strip(' "') else ["ND"] * len(slots)
-    if storage is None:
-        return "format_count_mismatch"
-    return tuple(
-        None if shape is None else _spec(shape, name, layout)
-        for shape, name, layout in zip(slots, names, storage, strict=True)
-    )
+def read_latencies(cells: Sequence[str]) -> list[float]:
+    """`parse_latency` of each cell, 0 where it gives a reason."""
+    together = "".join(cells)
+    if not together:
+        return [0.0] * len(cells)
+    if together.isascii() and "_" not in together and max(map(len, cells)) <= _PLAIN_LENGTH:
+        try:
+            values = list(map(float, cells if all(cells) else [cell or "0" for cell in cells]))
+        except ValueError:
+            values = [math.nan]
+        if min(values) >= 0 and max(values) < math.inf and not any(map(math.isnan, values)):
+            return values
+    return [0.0 if math.isnan(value := parse_latency(cell)[0]) else value for cell in cells]
 
 
-@lru_cache(maxsize=4096)
-def _names(cell: str) -> tuple[str, ...]:
-    return tuple(split_slots(cell))
-
-
-def _align(names: list[str], slots: list[Shape | None]) -> list[str] | None:
-    while len(names) > len(slots) and not names[-1]:
-        names = names[:-1]
-    filled = [i for i, shape in enumerate(slots) if shape is not None]
-    by_slot = len(names) == len(slots)
-    if by_slot and all(names[i] for i in filled):
-        return names
-    while len(names) > len(filled) and not names[-1]:
-        names = names[:-1]
-    if len(names) != len(filled):
-        return names + [""] * (len(slots) - len(names)) if by_slot else None
-    aligned = [""] * len(slots)
-    for i, name in zip(filled, names, strict=True):
-        aligned[i] = name
-    return aligned
-
-
-@lru_cache(maxsize=1 << 16)
-def _spec(shape: Shape, dtype: str, storage: str) -> TensorSpec:
-    return TensorSpec(shape, canonical_ascend_dtype(dtype), storage.strip().upper() or "ND")
+def _without_zeros(values: FloatArray) -> FloatArray:
+    """Microseconds, NaN where there are none."""
+    values[values == 0] = math.nan
+    return values

@@ -5,12 +5,14 @@ Source: profiling database facts, section 3.6; exact-lookup facts, section 8.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
+from tensor_cast.decimal_text import parse_whole
 from tensor_cast.performance_model.profiling_database.kernel_table import LoadReport
-from tensor_cast.performance_model.profiling_database.readers.ascend_csv import parse_latency, read_rows
+from tensor_cast.performance_model.profiling_database.readers.ascend_csv import CUT_OFF, parse_latency
+from tensor_cast.performance_model.profiling_database.readers.csv_file import CsvFile
 
 __all__ = ["CommunicationRow", "CommunicationTable", "read_communication_table"]
 
@@ -19,7 +21,10 @@ _REQUIRED: Final = ("message_bytes", "num_devices", "Duration(us)")
 
 @dataclass(frozen=True, slots=True)
 class CommunicationRow:
-    """One measured collective; `tier` is None where the table has no such column."""
+    """One measured collective; `tier` is None where the table has no such column.
+
+    `suspect` says why the latency may not be what was measured, where there is a reason to think so.
+    """
 
     message_bytes: int
     num_devices: int
@@ -27,6 +32,17 @@ class CommunicationRow:
     latency_us: float
     line: int
     dtype: str
+    suspect: str = ""
+
+    def meta(self, source: str) -> dict[str, object]:
+        """Where the latency comes from: file, line, value."""
+        meta: dict[str, object] = {
+            "file": source,
+            "line": self.line,
+            "latency_us": self.latency_us,
+            "message_bytes": self.message_bytes,
+        }
+        return meta | {"suspect": self.suspect} if self.suspect else meta
 
 
 @dataclass(frozen=True)
@@ -51,30 +67,36 @@ class CommunicationTable:
 def read_communication_table(path: Path, *, synthetic: bool = False) -> CommunicationTable:
     """Read one collective's table; DataFileError as in the tensor reader, rows rejected with a count."""
     report = LoadReport(path.stem, path.name)
-    rows = read_rows(path, _REQUIRED)
-    header = next(rows).cells
-    at = {name: i for i, name in enumerate(header)}
-    groups: dict[tuple[int, int | None], list[CommunicationRow]] = {}
-    for record in rows:
+    file = CsvFile(path, _REQUIRED)
+    at = {name: i for i, name in enumerate(file.header)}
+    rows: list[CommunicationRow] = []
+    line = 0
+    for line, cells in file:
         report.rows_read += 1
-        parsed = _parse(record.cells, at, record.line) if len(record.cells) >= len(header) else "short_row"
+        parsed = _parse(cells, at, line) if len(cells) >= len(file.header) else "short_row"
         if isinstance(parsed, str):
-            report.reject(parsed, f"{path.name}:{record.line}")
+            report.reject(parsed, f"{path.name}:{line}")
             continue
         report.rows_usable += 1
-        groups.setdefault((parsed.num_devices, parsed.tier), []).append(parsed)
-    ordered = {
-        key: tuple(sorted(group, key=lambda row: (row.message_bytes, row.line))) for key, group in groups.items()
-    }
-    return CommunicationTable(path.stem, path.name, report, "topology_tier" in at, ordered, synthetic)
+        rows.append(parsed)
+    if file.note_cut(report, line) and rows and rows[-1].line == line:
+        rows[-1] = replace(rows[-1], suspect=CUT_OFF)
+    return CommunicationTable(path.stem, path.name, report, "topology_tier" in at, _grouped(rows), synthetic)
+
+
+def _grouped(rows: list[CommunicationRow]) -> dict[tuple[int, int | None], tuple[CommunicationRow, ...]]:
+    groups: dict[tuple[int, int | None], list[CommunicationRow]] = {}
+    for row in rows:
+        groups.setdefault((row.num_devices, row.tier), []).append(row)
+    return {key: tuple(sorted(group, key=lambda row: (row.message_bytes, row.line))) for key, group in groups.items()}
 
 
 def _parse(cells: list[str], at: dict[str, int], line: int) -> CommunicationRow | str:
-    try:
-        size = int(cells[at["message_bytes"]])
-        devices = int(cells[at["num_devices"]])
-        tier = int(cells[at["topology_tier"]]) if "topology_tier" in at and cells[at["topology_tier"]] else None
-    except ValueError:
+    tier_text = cells[at["topology_tier"]].strip() if "topology_tier" in at else ""
+    size, devices, tier = (
+        parse_whole(text) for text in (cells[at["message_bytes"]], cells[at["num_devices"]], tier_text)
+    )
+    if size is None or devices is None or (tier is None and tier_text):
         return "number_unparsable"
     if size <= 0 or devices <= 0:
         return "dimension_not_positive"
