@@ -30,12 +30,12 @@ from tensor_cast.performance_model.profiling_database.slices import (
     Pick,
     Slice,
     blend,
+    bracket_width,
     build_slice,
     checked,
     grid_problem,
     inside_frontier,
     line,
-    log_gap,
     split,
 )
 
@@ -133,7 +133,7 @@ class CandidateGroup:
             if isinstance(outcome, Attempt):
                 attempts.append(outcome)
             elif method.tightest_axis and len(axes) == 1:
-                pending.append((log_gap(outcome), outcome))
+                pending.append((bracket_width(outcome), outcome))
             else:
                 return _with_attempts(outcome, attempts)
         if pending:
@@ -171,7 +171,7 @@ class CandidateGroup:
         problem = self.grid_problem(prepared)
         if problem:
             return Attempt(axes, MissReason.GRID_STRUCTURE_REJECTED, count, prepared.span, problem)
-        if method.frontier_guard and not inside_frontier(prepared.merged, at):
+        if method.frontier_guard and not inside_frontier(prepared, at):
             return Attempt(axes, MissReason.BEYOND_MEASURED_FRONTIER, count, prepared.span)
         if method.multi_axis == "bracket_blend":
             return blend(prepared, axes, at)

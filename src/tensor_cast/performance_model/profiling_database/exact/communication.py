@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 
+from tensor_cast.arithmetic import total
 from tensor_cast.dtypes import dtype_bytes
 from tensor_cast.leaf import LeafOp
 from tensor_cast.performance_model.profiling_database.data_source import (
@@ -90,11 +91,11 @@ def alpha_beta(rows: tuple[CommunicationRow, ...]) -> tuple[float, float]:
     """Least-squares `latency = alpha + beta * bytes` over the rows; a single size gives a constant."""
     n = len(rows)
     mean_x = sum(row.message_bytes for row in rows) / n
-    mean_y = sum(row.latency_us for row in rows) / n
-    spread = sum((row.message_bytes - mean_x) ** 2 for row in rows)
+    mean_y = total(row.latency_us for row in rows) / n
+    spread = total((row.message_bytes - mean_x) ** 2 for row in rows)
     if spread == 0:
         return mean_y, 0.0
-    beta = sum((row.message_bytes - mean_x) * (row.latency_us - mean_y) for row in rows) / spread
+    beta = total((row.message_bytes - mean_x) * (row.latency_us - mean_y) for row in rows) / spread
     return mean_y - beta * mean_x, beta
 
 
