@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    FloatArray = NDArray[np.float64]
     IntArray = NDArray[np.int64]
 
 __all__ = ["AxisMatcher", "CandidateGroup", "CandidateIndex"]
@@ -60,7 +61,7 @@ class CandidateGroup:
         self._parts: dict[tuple[Any, ...], Mapping[tuple[float, ...], IntArray]] = {}
         self._slices: dict[tuple[Any, ...], Slice] = {}
         self._exact: dict[tuple[Any, ...], MergedPoints] = {}
-        self._levels: dict[str, list[float]] = {}
+        self._levels: dict[str, FloatArray] = {}
         self._lacking: dict[str, CandidateGroup] = {}
         self._lock = threading.RLock()
         self.triangulations = 0
@@ -93,9 +94,7 @@ class CandidateGroup:
         axes = tuple(target)
         if any(axis not in self.points.axes for axis in axes):
             return Attempt(axes, MissReason.MISSING_TARGET_AXIS)
-        merged = self._exact.get((pick, axes))
-        if merged is None:
-            merged = self._merge_all(axes, pick)
+        merged = self._exact.get((pick, axes)) or self._merge_all(axes, pick)
         at = merged.positions.get(tuple(target.values()))
         if at is None:
             return Attempt(axes, MissReason.OUTSIDE_AXIS_BOUNDARY, len(merged))
@@ -103,6 +102,21 @@ class CandidateGroup:
         if problem is not None:
             return Attempt(axes, problem, len(merged))
         return Found(float(merged.values[at]), "exact_coordinate", axes, merged, (at,), (1.0,))
+
+    def merged(self, axes: tuple[str, ...], pick: Pick) -> MergedPoints | None:
+        """The points merged on all of a target's axes; None where the group lacks one of them."""
+        return self._merge_all(axes, pick) if all(axis in self.points.axes for axis in axes) else None
+
+    def levels(self, axis: str) -> FloatArray:
+        """Measured values of an axis, sorted."""
+        import numpy as np
+
+        levels = self._levels.get(axis)
+        if levels is None:
+            column = self.points.axes.get(axis)
+            levels = np.zeros(0) if column is None else np.unique(column[~np.isnan(column)])
+            self._levels[axis] = levels
+        return levels
 
     def _merge_all(self, axes: tuple[str, ...], pick: Pick) -> MergedPoints:
         with self._lock:
@@ -249,14 +263,7 @@ class CandidateGroup:
         return np.sort(np.concatenate(found)) if found else self._empty()
 
     def _matching(self, axis: str, value: float, accepts: AxisMatcher) -> tuple[float, ...]:
-        levels = self._levels.get(axis)
-        if levels is None:
-            import numpy as np
-
-            column = self.points.axes.get(axis)
-            levels = [] if column is None else np.unique(column[~np.isnan(column)]).tolist()
-            self._levels[axis] = levels
-        return tuple(level for level in levels if accepts(value, level))
+        return tuple([level for level in self.levels(axis).tolist() if accepts(value, level)])
 
     def _partition(
         self, fixed: tuple[str, ...], axes: tuple[str, ...], pick: Pick
@@ -266,13 +273,6 @@ class CandidateGroup:
         if key not in self._parts:
             self._parts[key] = split(self.points, fixed, axes, pick)
         return self._parts[key]
-
-    def partition_keys(
-        self, fixed: tuple[str, ...], axes: tuple[str, ...], pick: Pick
-    ) -> tuple[tuple[float, ...], ...]:
-        """Measured combinations of values on the fixed axes."""
-        with self._lock:
-            return tuple(self._partition(fixed, axes, pick))
 
     @staticmethod
     def _empty() -> IntArray:
