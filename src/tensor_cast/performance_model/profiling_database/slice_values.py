@@ -6,13 +6,13 @@ Every value is NaN where a single question would be refused.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from tensor_cast.performance_model.profiling_database.interpolation_index import CandidateGroup
 from tensor_cast.performance_model.profiling_database.interpolation_math import SimplexField, weighted_values
-from tensor_cast.performance_model.profiling_database.slices import Method, Slice
+from tensor_cast.performance_model.profiling_database.slices import Found, Method, Slice
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     IntArray = NDArray[np.int64]
 
 __all__ = ["line_values", "multi_values"]
+
+_FEW: Final = 24
 
 
 def line_values(prepared: Slice, x: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -43,12 +45,23 @@ def line_values(prepared: Slice, x: FloatArray) -> tuple[FloatArray, FloatArray]
 
 
 def multi_values(group: CandidateGroup, prepared: Slice, points: FloatArray, method: Method) -> FloatArray:
-    """At (n, 2) or (n, 3) points of a slice."""
+    """At (n, 2) or (n, 3) points of a slice; few points are asked one by one, which costs less."""
     values = np.full(len(points), np.nan)
     low, high = np.array(prepared.span).T
     at = np.flatnonzero(((points >= low) & (points <= high)).all(axis=1))
     if not len(at) or group.grid_problem(prepared):
         return values
+    if len(at) <= _FEW:
+        found = [group.multi(prepared, prepared.merged.axes, tuple(point), method) for point in points[at].tolist()]
+        values[at] = [one.latency_us if isinstance(one, Found) else np.nan for one in found]
+        return values
+    values[at] = _many(group, prepared, points[at], method)
+    return values
+
+
+def _many(group: CandidateGroup, prepared: Slice, points: FloatArray, method: Method) -> FloatArray:
+    values = np.full(len(points), np.nan)
+    at = np.arange(len(points))
     if method.frontier_guard:
         at = at[prepared.rim().hold_many(points[at])]
     if not len(at):

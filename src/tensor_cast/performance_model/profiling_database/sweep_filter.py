@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,9 +15,10 @@ if TYPE_CHECKING:
     BoolArray = NDArray[np.bool_]
     IntArray = NDArray[np.int64]
 
-__all__ = ["near", "possible_rows"]
+__all__ = ["BlockPairs", "block_of", "near", "possible_rows"]
 
 _LARGEST = 2**62
+_LAST_BLOCK = 2**31 - 1
 
 
 def possible_rows(
@@ -46,6 +49,36 @@ def _reaches(column: IntArray, levels: IntArray) -> BoolArray:
         found |= (column % block == 0) & (gap < block)
     reached: BoolArray = found | (levels[at.clip(max=len(levels) - 1)] == column)
     return reached
+
+
+def block_of(size: int) -> int:
+    """The block of 64 that a dimension fills last: the same for a dimension and for what pads it."""
+    return min(-(-size // 64), _LAST_BLOCK)
+
+
+@dataclass(frozen=True, eq=False)
+class BlockPairs:
+    """Blocks that occur together in a row, as sorted codes of two blocks."""
+
+    codes: IntArray
+
+    @classmethod
+    def of(cls, pairs: Collection[tuple[int, int]]) -> BlockPairs:
+        return cls(np.array(sorted(one << 31 | other for one, other in pairs), dtype=np.int64))
+
+    def hold(self, varied: Mapping[str, IntArray]) -> BoolArray:
+        """Whether any two values of a point lie in blocks that occur together."""
+        blocks = [np.minimum(-(-values // 64), _LAST_BLOCK) for values in varied.values()]
+        found = np.ones(len(blocks[0]), dtype=bool)
+        for one, other in combinations(blocks, 2):
+            found &= _among(one << 31 | other, self.codes)
+        return found
+
+
+def _among(values: IntArray, levels: IntArray) -> BoolArray:
+    if not len(levels):
+        return np.zeros(len(values), dtype=bool)
+    return np.asarray(levels[np.searchsorted(levels, values).clip(max=len(levels) - 1)] == values)
 
 
 def near(values: IntArray, measured: Collection[int], distance: int) -> BoolArray:

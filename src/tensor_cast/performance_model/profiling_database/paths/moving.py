@@ -4,7 +4,6 @@ identity or equality."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 
 from tensor_cast.errors import InvalidValueError, nearest
 from tensor_cast.leaf import LeafOp, Requests, Shape, TensorSpec
@@ -50,16 +49,25 @@ def reshaped(
     requests: Requests | None = None,
 ) -> LeafOp:
     """The operator with other shapes at some places of its inputs and outputs, and other requests."""
-    return replace(
-        leaf,
-        inputs=_with(leaf.inputs, inputs),
-        outputs=_with(leaf.outputs, outputs or {}),
-        requests=requests or leaf.requests,
+    return LeafOp(
+        leaf.name,
+        _with(leaf.inputs, inputs),
+        _with(leaf.outputs, outputs or {}),
+        leaf.attrs,
+        requests or leaf.requests,
+        leaf.source,
     )
 
 
 def _with(specs: tuple[TensorSpec, ...], shapes: Mapping[int, Shape]) -> tuple[TensorSpec, ...]:
-    return tuple([replace(spec, shape=shapes.get(place, spec.shape)) for place, spec in enumerate(specs)])
+    if not shapes:
+        return specs
+    moved = list(specs)
+    for place, shape in shapes.items():
+        spec = specs[place]
+        if shape != spec.shape:
+            moved[place] = TensorSpec(shape, spec.dtype, spec.format, spec.role)
+    return tuple(moved)
 
 
 def with_rows(shape: Shape, rows: int, kept: int = 1) -> Shape:

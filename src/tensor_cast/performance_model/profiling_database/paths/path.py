@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, product
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -21,7 +21,11 @@ from tensor_cast.performance_model.profiling_database.kernel_table import Column
 from tensor_cast.performance_model.profiling_database.op_mapping import KernelPolicy, OperatorEntry
 from tensor_cast.performance_model.profiling_database.paths.moving import immovable
 from tensor_cast.performance_model.profiling_database.points import RegimeKey
-from tensor_cast.performance_model.profiling_database.sweep_filter import possible_rows
+from tensor_cast.performance_model.profiling_database.sweep_filter import (
+    BlockPairs,
+    block_of,
+    possible_rows,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -143,7 +147,11 @@ class OperatorPath(ABC):
         factors = {1} | {dim for spec in leaf.tensors if spec.rank > 2 for dim in spec.shape}
         if any(spec.rank == 1 for spec in leaf.tensors[:1]):
             factors.add(2)  # two vectors recorded as one
-        return possible_rows(varied, known, factors)
+        possible = possible_rows(varied, known, factors)
+        if len(varied) > 1 and factors == {1}:
+            pairs = context.cached(("dimension_pairs", kernels), lambda: _block_pairs(context, kernels))
+            possible &= pairs.hold(varied)
+        return possible
 
     def path_name(self, dim: int) -> str:
         """The name recorded as `interpolation_path`."""
@@ -155,6 +163,19 @@ def _dimensions(context: ExactContext, kernels: tuple[str, ...]) -> frozenset[in
     tables = [table for kernel in kernels if (table := context.tensor_table(kernel)) is not None]
     shapes = {spec.shape for table in tables for specs in table.logical_inputs for spec in specs}
     return frozenset(n for shape in shapes for n in (*shape, *accumulate(shape, operator.mul)))
+
+
+def _block_pairs(context: ExactContext, kernels: tuple[str, ...]) -> BlockPairs:
+    """Every pair of blocks in which some row of the kernels has dimensions."""
+    tables = [table for kernel in kernels if (table := context.tensor_table(kernel)) is not None]
+    rows = {frozenset(_blocks_of(specs)) for table in tables for specs in table.logical_inputs}
+    return BlockPairs.of({pair for blocks in rows for pair in product(blocks, repeat=2)})
+
+
+def _blocks_of(specs: tuple[TensorSpec, ...]) -> Iterator[int]:
+    for spec in specs:
+        for size in (*spec.shape, *accumulate(spec.shape, operator.mul)):
+            yield block_of(size)
 
 
 def leaf_tensors(leaf: LeafOp, count: int | None = None) -> tuple[TensorSpec, ...] | None:
