@@ -60,7 +60,9 @@ def _values(
             for axis, value in target.axes.items():
                 held = found.setdefault(axis, {int(value)})
                 for group in index.groups[:200]:
-                    held |= _measured(group.points.axes.get(axis), squared=bool(policy.axis_transform and axis == "seq"))
+                    held |= _measured(
+                        group.points.axes.get(axis), squared=bool(policy.axis_transform and axis == "seq")
+                    )
     dims = {dim for spec in (*leaf.inputs, *leaf.outputs) for dim in spec.shape}
     return {axis: _around(values | dims) for axis, values in found.items()}
 

@@ -271,7 +271,13 @@ def _additions(path: Path) -> list[str]:
     """Sums and additions over anything called latency."""
     found = []
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        is_sum = isinstance(node, ast.Call) and ast.unparse(node.func) in ("sum", "total", "math.fsum", "fsum", "np.sum")
+        is_sum = isinstance(node, ast.Call) and ast.unparse(node.func) in (
+            "sum",
+            "total",
+            "math.fsum",
+            "fsum",
+            "np.sum",
+        )
         is_addition = isinstance(node, ast.BinOp | ast.AugAssign) and isinstance(node.op, ast.Add)
         if (is_sum or is_addition) and "latency" in (text := ast.unparse(node)):
             found.append(text)

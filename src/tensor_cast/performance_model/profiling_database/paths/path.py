@@ -169,7 +169,7 @@ def _block_pairs(context: ExactContext, kernels: tuple[str, ...]) -> BlockPairs:
     """Every pair of blocks in which some row of the kernels has dimensions."""
     tables = [table for kernel in kernels if (table := context.tensor_table(kernel)) is not None]
     rows = {frozenset(_blocks_of(specs)) for table in tables for specs in table.logical_inputs}
-    return BlockPairs.of({pair for blocks in rows for pair in product(blocks, repeat=2)})
+    return BlockPairs.of({pair for blocks in rows for pair in product(blocks, blocks)})
 
 
 def _blocks_of(specs: tuple[TensorSpec, ...]) -> Iterator[int]:
