@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from tensor_cast.performance_model.profiling_database.data_source import MissReason
@@ -51,6 +53,27 @@ __all__ = ["AxisMatcher", "CandidateGroup", "CandidateIndex"]
 AxisMatcher = Callable[[float, float], bool]
 
 
+Others = Callable[[Mapping[str, float]], tuple[float, ...]]
+
+
+@dataclass(slots=True)
+class _Cut:
+    """The slices along some axes, by the values on the other ones (`fixed`)."""
+
+    axes: tuple[str, ...]
+    fixed: tuple[str, ...]
+    others: Others
+    parts: Mapping[tuple[float, ...], IntArray]
+    slices: dict[tuple[Any, ...], Slice] = field(default_factory=dict)
+
+
+def _getter(names: tuple[str, ...]) -> Others:
+    """What reads a target's values on these axes, as a tuple."""
+    if len(names) > 1:
+        return itemgetter(*names)
+    return (lambda target: (target[names[0]],)) if names else (lambda target: ())
+
+
 class CandidateGroup:
     """The points of one regime.  Thread-safe: preparing a slice takes the group's lock, reading one does not."""
 
@@ -59,7 +82,7 @@ class CandidateGroup:
         self.regime = dict(regime_key)
         self.points = points
         self._parts: dict[tuple[Any, ...], Mapping[tuple[float, ...], IntArray]] = {}
-        self._slices: dict[tuple[Any, ...], Slice] = {}
+        self._cuts: dict[tuple[Any, ...], _Cut] = {}
         self._exact: dict[tuple[Any, ...], MergedPoints] = {}
         self._levels: dict[str, FloatArray] = {}
         self._lacking: dict[str, CandidateGroup] = {}
@@ -164,8 +187,9 @@ class CandidateGroup:
     ) -> Found | Attempt:
         if method.max_dim is not None and len(axes) > method.max_dim:
             return Attempt(axes, MissReason.INTERPOLATION_DIM_DISABLED)
+        held = self.points.axes
         for axis in axes:
-            if axis not in target or axis not in self.points.axes:
+            if axis not in target or axis not in held:
                 return Attempt(axes, MissReason.MISSING_TARGET_AXIS)
         prepared = self.slice_for(target, axes, pick, matchers)
         if prepared is None or prepared.merged.filtered < 2:
@@ -224,31 +248,33 @@ class CandidateGroup:
         matchers: Mapping[str, AxisMatcher],
     ) -> Slice | None:
         """The prepared slice for a target, or None where no point agrees with it on the other axes."""
-        fixed = tuple([axis for axis in target if axis not in axes])
-        wanted: tuple[Any, ...] = tuple([target[axis] for axis in fixed])
+        cut = self._cuts.get((axes, pick, tuple(target))) or self._cut(axes, pick, tuple(target))
+        wanted: tuple[Any, ...] = cut.others(target)
         if matchers:
             wanted = tuple(
                 self._matching(axis, value, matchers[axis]) if axis in matchers else value
-                for axis, value in zip(fixed, wanted, strict=True)
+                for axis, value in zip(cut.fixed, wanted, strict=True)
             )
-        key = (axes, fixed, wanted, pick)
-        prepared = self._slices.get(key)
-        if prepared is None:
-            parts = self._parts.get((fixed, axes, pick))
-            if parts is None or matchers or wanted in parts:
-                prepared = self._prepare(key)
+        prepared = cut.slices.get(wanted)
+        if prepared is None and (matchers or wanted in cut.parts):
+            prepared = self._prepare(cut, wanted)
         return prepared
 
-    def _prepare(self, key: tuple[Any, ...]) -> Slice | None:
-        axes, fixed, wanted, pick = key
+    def _cut(self, axes: tuple[str, ...], pick: Pick, names: tuple[str, ...]) -> _Cut:
+        fixed = tuple(axis for axis in names if axis not in axes)
         with self._lock:
-            if key in self._slices:
-                return self._slices[key]
-            chosen = self._chosen(self._partition(fixed, axes, pick), wanted)
+            parts = self._partition(fixed, axes, pick)
+            return self._cuts.setdefault((axes, pick, names), _Cut(axes, fixed, _getter(fixed), parts))
+
+    def _prepare(self, cut: _Cut, wanted: tuple[Any, ...]) -> Slice | None:
+        with self._lock:
+            if wanted in cut.slices:
+                return cut.slices[wanted]
+            chosen = self._chosen(cut.parts, wanted)
             if not len(chosen):
                 return None
-            self._slices[key] = build_slice(merge_points(self.points, chosen, axes))
-            return self._slices[key]
+            cut.slices[wanted] = build_slice(merge_points(self.points, chosen, cut.axes))
+            return cut.slices[wanted]
 
     def _chosen(self, parts: Mapping[tuple[float, ...], IntArray], wanted: tuple[Any, ...]) -> IntArray:
         import numpy as np
