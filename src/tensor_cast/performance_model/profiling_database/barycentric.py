@@ -30,7 +30,7 @@ def barycentric_transforms(points: FloatArray, simplices: NDArray[np.int32]) -> 
     origin = corners[:, -1]
     edges = corners[:, :-1] - origin[:, None, :]
     inverse, determinant = _inverse_2(edges) if points.shape[1] == 2 else _inverse_3(edges)
-    lengths = np.sqrt((edges**2).sum(axis=2)).prod(axis=1)
+    lengths = _product([_length(edges[:, i]) for i in range(points.shape[1])])
     with np.errstate(divide="ignore", invalid="ignore"):
         inverse = inverse / determinant[:, None, None]
     inverse[np.abs(determinant) <= _FLAT * lengths] = np.nan
@@ -47,7 +47,23 @@ def _inverse_2(edges: FloatArray) -> tuple[FloatArray, FloatArray]:
 def _inverse_3(edges: FloatArray) -> tuple[FloatArray, FloatArray]:
     u, v, w = edges[:, 0], edges[:, 1], edges[:, 2]
     adjugate = np.stack([np.cross(v, w), np.cross(w, u), np.cross(u, v)], axis=1)
-    return adjugate, (u * adjugate[:, 0]).sum(axis=1)
+    x, y, z = (u * adjugate[:, 0]).T
+    return adjugate, x + y + z
+
+
+def _length(edges: FloatArray) -> FloatArray:
+    squares = np.zeros(len(edges))
+    for column in edges.T:
+        squares = squares + column * column
+    length: FloatArray = np.sqrt(squares)
+    return length
+
+
+def _product(factors: list[FloatArray]) -> FloatArray:
+    result = factors[0]
+    for factor in factors[1:]:
+        result = result * factor
+    return result
 
 
 def spans_all_axes(points: FloatArray) -> bool:

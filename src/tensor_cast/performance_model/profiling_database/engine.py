@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tensor_cast.leaf import LeafOp
 from tensor_cast.performance_model.profiling_database.candidates import build_index
@@ -27,10 +27,21 @@ from tensor_cast.performance_model.profiling_database.exact.context import Exact
 from tensor_cast.performance_model.profiling_database.interpolation_index import CandidateGroup, CandidateIndex
 from tensor_cast.performance_model.profiling_database.kernel_table import LABELS, ColumnTable, TensorTable
 from tensor_cast.performance_model.profiling_database.known_facts import open_facts, regime_facts, with_facts
-from tensor_cast.performance_model.profiling_database.many import Sweep, fill_exact, fill_interpolated
+from tensor_cast.performance_model.profiling_database.many import (
+    Reading,
+    Sweep,
+    fill_exact,
+    fill_interpolated,
+)
 from tensor_cast.performance_model.profiling_database.op_mapping import KernelPolicy, OperatorEntry
 from tensor_cast.performance_model.profiling_database.paths.path import OperatorPath, Target
 from tensor_cast.performance_model.profiling_database.slices import CONFIDENCE, Attempt, Found, Method, Pick
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    FloatArray = NDArray[np.float64]
 
 __all__ = ["InterpolationEngine"]
 
@@ -101,22 +112,60 @@ class InterpolationEngine:
             attempts.append(outcome)
         return _miss(question, attempts, self._context.exact_match)
 
-    def answer_many(self, path: OperatorPath, leaf: LeafOp, entry: OperatorEntry, sweep: Sweep) -> None:
-        """Answer the sweep's open points, kernel by kernel, as `answer` would one by one."""
-        if path.refuses(self._context, leaf, entry) is not None:
-            return
+    def answer_many(self, path: OperatorPath, leaves: Mapping[int, LeafOp], entry: OperatorEntry, sweep: Sweep) -> None:
+        """Answer the sweep's open points as `answer` would one by one.
+
+        `leaves` are the operator at some of these points.  Where they are not described alike, apart from the axes that
+        vary, the open points are marked doubtful.
+        """
+        if any(path.refuses(self._context, leaf, entry) is not None for leaf in leaves.values()):
+            return sweep.doubt()
         for kernel in path.kernels(entry):
             plan = self._plans.get((entry.name, kernel)) or self._plan(path, entry, kernel)
             if plan.table is None:
                 continue
-            targets = self._targets(path, leaf, entry, plan, plan.table)
-            seen = sweep.along(path.coordinates(sweep.varied, plan.policy))
-            for target in () if isinstance(targets, Miss) else targets:
-                index = self.index(path, plan.table, entry, target.view)
-                groups = index.matching(target.regime, plan.extra, path.required(target, plan.table))
-                if path.strict and open_facts(target, groups, plan.facts):
-                    continue
-                _fill(path, seen, _readings(path, plan.table, target, groups, []), plan.method)
+            described = {at: self._targets(path, leaf, entry, plan, plan.table) for at, leaf in leaves.items()}
+            if all(isinstance(targets, Miss) for targets in described.values()):
+                continue
+            columns = path.coordinates(sweep.columns, plan.policy)
+            readings = self._alike(path, entry, plan, described, columns)
+            if readings is None:
+                return sweep.doubt()
+            for shared in readings:
+                _fill(sweep, shared, plan)
+        return None
+
+    def _alike(
+        self,
+        path: OperatorPath,
+        entry: OperatorEntry,
+        plan: _Plan,
+        described: Mapping[int, tuple[Target, ...] | Miss],
+        columns: Mapping[str, FloatArray],
+    ) -> list[list[_Shared]] | None:
+        """The readings of each target, shared by all points; None where the points are not described alike."""
+        targets = [found for found in described.values() if not isinstance(found, Miss)]
+        if len({len(found) for found in targets}) != 1 or len(targets) < len(described):
+            return None
+        shared = []
+        for same in zip(*targets, strict=True):
+            views = [self._seen(path, entry, plan, target) for target in same]
+            if len({len(view) for view in views}) != 1:
+                return None
+            joined = [_joined(path, list(described), list(view), columns) for view in zip(*views, strict=True)]
+            if None in joined:
+                return None
+            shared.append([reading for reading in joined if reading is not None])
+        return shared
+
+    def _seen(self, path: OperatorPath, entry: OperatorEntry, plan: _Plan, target: Target) -> list[_Reading]:
+        if plan.table is None:
+            return []
+        index = self.index(path, plan.table, entry, target.view)
+        groups = index.matching(target.regime, plan.extra, path.required(target, plan.table))
+        if path.strict and open_facts(target, groups, plan.facts):
+            return []
+        return _readings(path, plan.table, target, groups, [])
 
     def index(
         self, path: OperatorPath, table: TensorTable | ColumnTable, entry: OperatorEntry, view: str = ""
@@ -288,12 +337,42 @@ def _interpolate(path: OperatorPath, reading: _Reading, method: Method) -> Found
     return group.interpolate(target.axes, path.axis_groups(target, reading.table), method, pick, path.matchers())
 
 
-def _fill(path: OperatorPath, sweep: Sweep, readings: list[_Reading], method: Method) -> None:
-    for reading in (reading for reading in readings if path.exact_coordinates(reading.target)):
-        fill_exact(sweep, reading.group, reading.target.axes, reading.pick, path.matchers())
-    for reading in readings:
-        groups = path.axis_groups(reading.target, reading.table)
-        fill_interpolated(sweep, reading.group, reading.target.axes, reading.pick, groups, method, path.matchers())
+@dataclass(frozen=True, slots=True)
+class _Shared:
+    """A reading that all points of a sweep have in common."""
+
+    reading: Reading
+    axis_groups: Sequence[tuple[str, ...]]
+    exact: bool
+
+
+def _joined(
+    path: OperatorPath, at: list[int], readings: list[_Reading], columns: Mapping[str, FloatArray]
+) -> _Shared | None:
+    """The one reading of which these are the views at some points; None where they differ in more than the columns."""
+    first = readings[0]
+    if any(one.group is not first.group or one.pick != first.pick for one in readings):
+        return None
+    if any(list(one.target.axes) != list(first.target.axes) for one in readings):
+        return None
+    axes: dict[str, FloatArray | float] = {}
+    for axis, value in first.target.axes.items():
+        column = columns.get(axis)
+        wanted = [value] * len(at) if column is None else column[at].tolist()
+        if [one.target.axes[axis] for one in readings] != wanted:
+            return None
+        axes[axis] = value if column is None else column
+    groups = path.axis_groups(first.target, first.table)
+    reading = Reading(first.group, first.pick, axes, path.matchers())
+    return _Shared(reading, groups, path.exact_coordinates(first.target))
+
+
+def _fill(sweep: Sweep, shared: list[_Shared], plan: _Plan) -> None:
+    for one in shared:
+        if one.exact:
+            fill_exact(sweep, one.reading)
+    for one in shared:
+        fill_interpolated(sweep, one.reading, one.axis_groups, plan.method)
 
 
 def _failed(

@@ -11,6 +11,8 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tensor_cast.errors import InvalidValueError
 from tensor_cast.leaf import LeafOp
 from tensor_cast.performance_model.profiling_database.data_source import (
@@ -22,7 +24,12 @@ from tensor_cast.performance_model.profiling_database.data_source import (
 )
 from tensor_cast.performance_model.profiling_database.database import ProfilingDatabase
 from tensor_cast.performance_model.profiling_database.engine import InterpolationEngine
-from tensor_cast.performance_model.profiling_database.many import ManyAnswers, Sweep
+from tensor_cast.performance_model.profiling_database.many import (
+    ManyAnswers,
+    Sweep,
+    alike,
+    numbers_of,
+)
 from tensor_cast.performance_model.profiling_database.op_mapping import OperatorEntry
 from tensor_cast.performance_model.profiling_database.paths import OperatorPath, path_for
 from tensor_cast.performance_model.profiling_database.profiling_data_source import (
@@ -32,7 +39,11 @@ from tensor_cast.performance_model.profiling_database.profiling_data_source impo
 from tensor_cast.records import OperatorRecord, as_leaf
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
+    from collections.abc import Callable
+
+    from numpy.typing import ArrayLike, NDArray
+
+    BoolArray = NDArray[np.bool_]
 
 __all__ = ["InterpolatingDataSource"]
 
@@ -74,11 +85,11 @@ class InterpolatingDataSource(DataSourcePerformanceModel):
         return self.base.query(leaf) if self.disabled else self._answer(leaf)
 
     def query_many(self, op: LeafOp | OperatorRecord, **axes: ArrayLike) -> ManyAnswers:
-        """The operator at many coordinates: each keyword names one of its axes and gives an array of values.
+        """The operator at many coordinates: each keyword names one of its axes and gives values, or one for all.
 
-        Equal, point by point, to `query` on the operator moved there; a point the base could answer (a measured or
-        block-padded shape) is asked one by one, the others in vectorised passes.  Raises InvalidValueError for arrays
-        of different lengths, an unknown axis, or an axis this operator cannot be moved along.
+        Equal, point by point and bit by bit, to `query` on the operator moved there: the dimensions of its tensors that
+        lie on the axis are replaced, by their place in the call.  Raises InvalidValueError for values that are no whole
+        numbers, arrays of different lengths, and an axis that this operator cannot be moved along.
         """
         leaf = as_leaf(op)
         sweep = Sweep(axes)
@@ -86,18 +97,41 @@ class InterpolatingDataSource(DataSourcePerformanceModel):
         path = None if entry is None else path_for(entry, strict=self.base.context.strict)
         if entry is None or not isinstance(path, OperatorPath) or entry.zero_cost or entry.accepted_miss:
             raise InvalidValueError(f"query_many: {leaf.name} has no axes to vary in this database")
-        if not path.owns(leaf):
-            self._ask_base(path, leaf, sweep)
-        if not self.disabled:
-            self.engine.answer_many(path, leaf, entry, sweep)
+
+        def moved(at: int) -> LeafOp:
+            return path.moved(leaf, sweep.place(at), entry)
+
+        sweep.doubtful = ~self._general(path, leaf, entry, sweep)
+        if len(sweep.open):
+            self._ask_base(path, leaf, sweep, moved)
+        if len(sweep.open):
+            self.engine.answer_many(path, {at: moved(at) for at in sweep.probes()}, entry, sweep)
+        self._ask(sweep, moved)
         return sweep.answers()
 
-    def _ask_base(self, path: OperatorPath, leaf: LeafOp, sweep: Sweep) -> None:
-        for places, moved in path.base_questions(leaf, sweep.varied, self.base.context):
-            found = self.base.query(moved)
+    def _general(self, path: OperatorPath, leaf: LeafOp, entry: OperatorEntry, sweep: Sweep) -> BoolArray:
+        """The points that vectorised passes may answer."""
+        if self.disabled or type(self.base) is not ProfilingDataSource or not path.uniform(leaf, sweep.columns):
+            return sweep.doubtful
+        return alike(sweep.columns, numbers_of(leaf, entry.facts))
+
+    def _ask_base(self, path: OperatorPath, leaf: LeafOp, sweep: Sweep, moved: Callable[[int], LeafOp]) -> None:
+        """Answer the points at which the base has a row, where the base comes first."""
+        entry = self.base.entry(leaf)
+        if path.owns(leaf) or (entry is not None and self.base.asks_coordinates(entry)):
+            return
+        possible = sweep.open[path.base_places(leaf, sweep.columns, self.base.context)[sweep.open]]
+        for places in sweep.places(possible):
+            found = self.base.query(moved(int(places[0])))
             if isinstance(found, QueryResult) and found.source is not QuerySource.PARTIAL:
-                sweep.latency_us[places] = found.latency_us
-                sweep.dims[places] = 0
+                sweep.settle(places, found)
+
+    def _ask(self, sweep: Sweep, moved: Callable[[int], LeafOp]) -> None:
+        """Ask what is still doubtful, place by place."""
+        for places in sweep.places(np.flatnonzero(sweep.doubtful & (sweep.dims < 0))):
+            found = self.query(moved(int(places[0])))
+            if isinstance(found, QueryResult) and found.source is not QuerySource.PARTIAL:
+                sweep.settle(places, found)
 
     def lookup(self, op: LeafOp | OperatorRecord) -> QueryResult | None:
         """As `query`, with None for a miss; the reason is then in `last_miss_reason` and `last_miss_details`."""

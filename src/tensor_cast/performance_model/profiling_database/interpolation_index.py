@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from tensor_cast.performance_model.profiling_database.data_source import MissReason
@@ -30,12 +32,12 @@ from tensor_cast.performance_model.profiling_database.slices import (
     Pick,
     Slice,
     blend,
+    bracket_width,
     build_slice,
     checked,
     grid_problem,
     inside_frontier,
     line,
-    log_gap,
     split,
 )
 
@@ -43,11 +45,33 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    FloatArray = NDArray[np.float64]
     IntArray = NDArray[np.int64]
 
 __all__ = ["AxisMatcher", "CandidateGroup", "CandidateIndex"]
 
 AxisMatcher = Callable[[float, float], bool]
+
+
+Others = Callable[[Mapping[str, float]], tuple[float, ...]]
+
+
+@dataclass(slots=True)
+class _Cut:
+    """The slices along some axes, by the values on the other ones (`fixed`)."""
+
+    axes: tuple[str, ...]
+    fixed: tuple[str, ...]
+    others: Others
+    parts: Mapping[tuple[float, ...], IntArray]
+    slices: dict[tuple[Any, ...], Slice] = field(default_factory=dict)
+
+
+def _getter(names: tuple[str, ...]) -> Others:
+    """What reads a target's values on these axes, as a tuple."""
+    if len(names) > 1:
+        return itemgetter(*names)
+    return (lambda target: (target[names[0]],)) if names else (lambda target: ())
 
 
 class CandidateGroup:
@@ -58,9 +82,9 @@ class CandidateGroup:
         self.regime = dict(regime_key)
         self.points = points
         self._parts: dict[tuple[Any, ...], Mapping[tuple[float, ...], IntArray]] = {}
-        self._slices: dict[tuple[Any, ...], Slice] = {}
+        self._cuts: dict[tuple[Any, ...], _Cut] = {}
         self._exact: dict[tuple[Any, ...], MergedPoints] = {}
-        self._levels: dict[str, list[float]] = {}
+        self._levels: dict[str, FloatArray] = {}
         self._lacking: dict[str, CandidateGroup] = {}
         self._lock = threading.RLock()
         self.triangulations = 0
@@ -93,9 +117,7 @@ class CandidateGroup:
         axes = tuple(target)
         if any(axis not in self.points.axes for axis in axes):
             return Attempt(axes, MissReason.MISSING_TARGET_AXIS)
-        merged = self._exact.get((pick, axes))
-        if merged is None:
-            merged = self._merge_all(axes, pick)
+        merged = self._exact.get((pick, axes)) or self._merge_all(axes, pick)
         at = merged.positions.get(tuple(target.values()))
         if at is None:
             return Attempt(axes, MissReason.OUTSIDE_AXIS_BOUNDARY, len(merged))
@@ -103,6 +125,21 @@ class CandidateGroup:
         if problem is not None:
             return Attempt(axes, problem, len(merged))
         return Found(float(merged.values[at]), "exact_coordinate", axes, merged, (at,), (1.0,))
+
+    def merged(self, axes: tuple[str, ...], pick: Pick) -> MergedPoints | None:
+        """The points merged on all of a target's axes; None where the group lacks one of them."""
+        return self._merge_all(axes, pick) if all(axis in self.points.axes for axis in axes) else None
+
+    def levels(self, axis: str) -> FloatArray:
+        """Measured values of an axis, sorted."""
+        import numpy as np
+
+        levels = self._levels.get(axis)
+        if levels is None:
+            column = self.points.axes.get(axis)
+            levels = np.zeros(0) if column is None else np.unique(column[~np.isnan(column)])
+            self._levels[axis] = levels
+        return levels
 
     def _merge_all(self, axes: tuple[str, ...], pick: Pick) -> MergedPoints:
         with self._lock:
@@ -133,7 +170,7 @@ class CandidateGroup:
             if isinstance(outcome, Attempt):
                 attempts.append(outcome)
             elif method.tightest_axis and len(axes) == 1:
-                pending.append((log_gap(outcome), outcome))
+                pending.append((bracket_width(outcome), outcome))
             else:
                 return _with_attempts(outcome, attempts)
         if pending:
@@ -150,8 +187,9 @@ class CandidateGroup:
     ) -> Found | Attempt:
         if method.max_dim is not None and len(axes) > method.max_dim:
             return Attempt(axes, MissReason.INTERPOLATION_DIM_DISABLED)
+        held = self.points.axes
         for axis in axes:
-            if axis not in target or axis not in self.points.axes:
+            if axis not in target or axis not in held:
                 return Attempt(axes, MissReason.MISSING_TARGET_AXIS)
         prepared = self.slice_for(target, axes, pick, matchers)
         if prepared is None or prepared.merged.filtered < 2:
@@ -171,7 +209,7 @@ class CandidateGroup:
         problem = self.grid_problem(prepared)
         if problem:
             return Attempt(axes, MissReason.GRID_STRUCTURE_REJECTED, count, prepared.span, problem)
-        if method.frontier_guard and not inside_frontier(prepared.merged, at):
+        if method.frontier_guard and not inside_frontier(prepared, at):
             return Attempt(axes, MissReason.BEYOND_MEASURED_FRONTIER, count, prepared.span)
         if method.multi_axis == "bracket_blend":
             return blend(prepared, axes, at)
@@ -210,31 +248,33 @@ class CandidateGroup:
         matchers: Mapping[str, AxisMatcher],
     ) -> Slice | None:
         """The prepared slice for a target, or None where no point agrees with it on the other axes."""
-        fixed = tuple([axis for axis in target if axis not in axes])
-        wanted: tuple[Any, ...] = tuple([target[axis] for axis in fixed])
+        cut = self._cuts.get((axes, pick, tuple(target))) or self._cut(axes, pick, tuple(target))
+        wanted: tuple[Any, ...] = cut.others(target)
         if matchers:
             wanted = tuple(
                 self._matching(axis, value, matchers[axis]) if axis in matchers else value
-                for axis, value in zip(fixed, wanted, strict=True)
+                for axis, value in zip(cut.fixed, wanted, strict=True)
             )
-        key = (axes, fixed, wanted, pick)
-        prepared = self._slices.get(key)
-        if prepared is None:
-            parts = self._parts.get((fixed, axes, pick))
-            if parts is None or matchers or wanted in parts:
-                prepared = self._prepare(key)
+        prepared = cut.slices.get(wanted)
+        if prepared is None and (matchers or wanted in cut.parts):
+            prepared = self._prepare(cut, wanted)
         return prepared
 
-    def _prepare(self, key: tuple[Any, ...]) -> Slice | None:
-        axes, fixed, wanted, pick = key
+    def _cut(self, axes: tuple[str, ...], pick: Pick, names: tuple[str, ...]) -> _Cut:
+        fixed = tuple(axis for axis in names if axis not in axes)
         with self._lock:
-            if key in self._slices:
-                return self._slices[key]
-            chosen = self._chosen(self._partition(fixed, axes, pick), wanted)
+            parts = self._partition(fixed, axes, pick)
+            return self._cuts.setdefault((axes, pick, names), _Cut(axes, fixed, _getter(fixed), parts))
+
+    def _prepare(self, cut: _Cut, wanted: tuple[Any, ...]) -> Slice | None:
+        with self._lock:
+            if wanted in cut.slices:
+                return cut.slices[wanted]
+            chosen = self._chosen(cut.parts, wanted)
             if not len(chosen):
                 return None
-            self._slices[key] = build_slice(merge_points(self.points, chosen, axes))
-            return self._slices[key]
+            cut.slices[wanted] = build_slice(merge_points(self.points, chosen, cut.axes))
+            return cut.slices[wanted]
 
     def _chosen(self, parts: Mapping[tuple[float, ...], IntArray], wanted: tuple[Any, ...]) -> IntArray:
         import numpy as np
@@ -249,14 +289,7 @@ class CandidateGroup:
         return np.sort(np.concatenate(found)) if found else self._empty()
 
     def _matching(self, axis: str, value: float, accepts: AxisMatcher) -> tuple[float, ...]:
-        levels = self._levels.get(axis)
-        if levels is None:
-            import numpy as np
-
-            column = self.points.axes.get(axis)
-            levels = [] if column is None else np.unique(column[~np.isnan(column)]).tolist()
-            self._levels[axis] = levels
-        return tuple(level for level in levels if accepts(value, level))
+        return tuple([level for level in self.levels(axis).tolist() if accepts(value, level)])
 
     def _partition(
         self, fixed: tuple[str, ...], axes: tuple[str, ...], pick: Pick
@@ -266,13 +299,6 @@ class CandidateGroup:
         if key not in self._parts:
             self._parts[key] = split(self.points, fixed, axes, pick)
         return self._parts[key]
-
-    def partition_keys(
-        self, fixed: tuple[str, ...], axes: tuple[str, ...], pick: Pick
-    ) -> tuple[tuple[float, ...], ...]:
-        """Measured combinations of values on the fixed axes."""
-        with self._lock:
-            return tuple(self._partition(fixed, axes, pick))
 
     @staticmethod
     def _empty() -> IntArray:

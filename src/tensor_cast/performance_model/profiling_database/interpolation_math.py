@@ -11,17 +11,23 @@ import math
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
+from tensor_cast.arithmetic import total
 from tensor_cast.performance_model.profiling_database.barycentric import barycentric_transforms, spans_all_axes
 from tensor_cast.performance_model.profiling_database.data_source import MissReason
-from tensor_cast.performance_model.profiling_database.simplex_cells import SimplexCells
+from tensor_cast.performance_model.profiling_database.simplex_cells import (
+    SimplexCells,
+    weights_at,
+    weights_of,
+)
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import ArrayLike, NDArray
 
     FloatArray = NDArray[np.float64]
+    IntArray = NDArray[np.int64]
 
 __all__ = [
     "SimplexField",
@@ -32,6 +38,7 @@ __all__ = [
     "linear_interp",
     "validate_interpolated_latency",
     "validate_positive_latency",
+    "weighted_values",
 ]
 
 
@@ -85,9 +92,6 @@ class SimplexHit:
     weights: tuple[float, ...]
 
 
-_ON_FACE: Final = 1e-12
-
-
 class SimplexField:
     """Points triangulated once; each question then finds its simplex.
 
@@ -100,11 +104,10 @@ class SimplexField:
 
         self._values = values
         self._mesh = Delaunay(points)
-        self._simplices = self._mesh.simplices
-        self._transform = barycentric_transforms(points, self._simplices)
+        self._transform = barycentric_transforms(points, self._mesh.simplices)
+        self._cells = SimplexCells(points, self._mesh.simplices, self._transform)
+        self._corners: list[list[int]] = self._mesh.simplices.tolist()
         self._numbers: list[float] = values.tolist()
-        self._dim = points.shape[1]
-        self._cells = SimplexCells.build(points, self._simplices, self._transform)
 
     @classmethod
     def build(cls, points: FloatArray, values: FloatArray) -> SimplexField | MissReason:
@@ -125,51 +128,57 @@ class SimplexField:
 
     def at(self, target: Sequence[float]) -> SimplexHit | MissReason:
         """The value at `target`; `outside_convex_hull` where no simplex holds it."""
-        found = self._locate(target)
-        if found < 0:
-            return MissReason.OUTSIDE_CONVEX_HULL
-        *matrix, origin = self._transform[found].tolist()
-        offset = [x - x0 for x, x0 in zip(target, origin, strict=True)]
-        partial = [sum([a * d for a, d in zip(line, offset, strict=True)]) for line in matrix]
-        weights = (*partial, 1.0 - sum(partial))
+        found = self._cells.find(target)
+        if found is None:
+            simplex = self._walk(target)
+            if simplex < 0:
+                return MissReason.OUTSIDE_CONVEX_HULL
+            found = simplex, weights_at(self._transform[simplex].tolist(), target)
+        simplex, weights = found
         if not all(map(math.isfinite, weights)):
             return MissReason.EMPTY_RESULT
-        vertices = tuple(self._simplices[found].tolist())
+        vertices = tuple(self._corners[simplex])
         corners = [self._numbers[vertex] for vertex in vertices]
-        value = clamp_to_vertices(sum([w * y for w, y in zip(weights, corners, strict=True)]), corners)
+        value = clamp_to_vertices(total([w * y for w, y in zip(weights, corners, strict=True)]), corners)
         return SimplexHit(value, vertices, weights)
 
-    def _locate(self, target: Sequence[float]) -> int:
+    def _walk(self, target: Sequence[float]) -> int:
+        """Qhull's own search, for points on the rim of the hull or in a flat simplex."""
         import numpy as np
 
-        point = np.array([target])
-        candidates = None if self._cells is None else self._cells.candidates(target)
-        if candidates is not None:
-            transform = self._transform[candidates]
-            partial = np.einsum("nij,nj->ni", transform[:, : self._dim], point - transform[:, self._dim])
-            inside = (partial >= -_ON_FACE).all(axis=1) & (partial.sum(axis=1) <= 1 + _ON_FACE)
-            first = int(inside.argmax()) if len(inside) else 0
-            if len(inside) and inside[first]:
-                return int(candidates[first])
-        return int(self._mesh.find_simplex(point)[0])
+        return int(self._mesh.find_simplex(np.array([target]))[0])
 
     def at_many(self, targets: FloatArray) -> FloatArray:
-        """Values at (n, dim) targets, NaN outside the hull; one vectorised pass."""
+        """As `at` for (n, dim) targets, NaN where it has no value."""
+        return self.hits(targets)[0]
+
+    def hits(self, targets: FloatArray) -> tuple[FloatArray, IntArray, list[FloatArray]]:
+        """Values at (n, dim) targets (NaN where `at` has none), (n, dim + 1) vertices, and the weights by vertex."""
         import numpy as np
 
-        found = self._mesh.find_simplex(targets)
-        inside = found >= 0
-        result = np.full(len(targets), np.nan)
-        if not inside.any():
-            return result
-        transform = self._transform[found[inside]]
-        offset = targets[inside] - transform[:, self._dim]
-        partial = np.einsum("nij,nj->ni", transform[:, : self._dim], offset)
-        weights = np.column_stack([partial, 1.0 - partial.sum(axis=1)])
-        corners = self._values[self._simplices[found[inside]]]
-        values = (weights * corners).sum(axis=1)
-        result[inside] = np.clip(values, corners.min(axis=1), corners.max(axis=1))
-        return result
+        found = self._cells.find_many(targets)
+        lost = np.flatnonzero(found < 0)
+        if len(lost):
+            lost = lost[self._mesh.find_simplex(targets[lost]) >= 0]
+            found[lost] = [self._walk(target) for target in targets[lost].tolist()]
+        weights = weights_of(self._transform[found], targets)
+        vertices = self._mesh.simplices[found].astype(np.int64)
+        corners = [self._values[column] for column in vertices.T]
+        values = weighted_values(weights, corners)
+        bad = (found < 0) | ~np.isfinite(weights).all(axis=0)
+        values[bad] = np.nan
+        return values, vertices, weights
+
+
+def weighted_values(weights: Sequence[FloatArray], corners: Sequence[FloatArray]) -> FloatArray:
+    """`clamp_to_vertices(total(w * y), corners)` for columns of weights and corner values, bit for bit."""
+    import numpy as np
+
+    values = weights[0] * corners[0]
+    for weight, corner in zip(weights[1:], corners[1:], strict=True):
+        values = values + weight * corner
+    clamped: FloatArray = np.minimum(np.maximum(values, np.minimum.reduce(corners)), np.maximum.reduce(corners))
+    return clamped
 
 
 def _point_problem(points: FloatArray, values: FloatArray) -> MissReason | None:

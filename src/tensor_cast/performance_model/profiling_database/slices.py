@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from tensor_cast.arithmetic import total
 from tensor_cast.performance_model.profiling_database.data_source import MissReason
 from tensor_cast.performance_model.profiling_database.interpolation_math import (
     SimplexField,
@@ -23,6 +24,8 @@ from tensor_cast.performance_model.profiling_database.points import MergedPoints
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from tensor_cast.performance_model.profiling_database.lattice import Frontier, Lattice
 
     IntArray = NDArray[np.int64]
 
@@ -36,12 +39,12 @@ __all__ = [
     "Pick",
     "Slice",
     "blend",
+    "bracket_width",
     "build_slice",
     "checked",
     "grid_problem",
     "inside_frontier",
     "line",
-    "log_gap",
     "split",
 ]
 
@@ -117,6 +120,24 @@ class Slice:
     problem: str | None = None
     field_or_reason: SimplexField | MissReason | None = None
     tree: Any = None
+    frontier: Frontier | None = None
+    lattice: Lattice | None = None
+
+    def rim(self) -> Frontier:
+        """The slice's frontier, built on first use."""
+        if self.frontier is None:
+            from tensor_cast.performance_model.profiling_database.lattice import Frontier
+
+            self.frontier = Frontier(self.merged.coordinates[self.merged.usable])
+        return self.frontier
+
+    def brackets(self) -> Lattice:
+        """The slice's nested brackets for many points, built on first use."""
+        if self.lattice is None:
+            from tensor_cast.performance_model.profiling_database.lattice import Lattice
+
+            self.lattice = Lattice(self.merged.coordinates[self.merged.usable])
+        return self.lattice
 
 
 def split(
@@ -206,10 +227,9 @@ def grid_problem(merged: MergedPoints, dim: int) -> str:
     return ""
 
 
-def inside_frontier(merged: MergedPoints, at: tuple[float, ...]) -> bool:
+def inside_frontier(prepared: Slice, at: tuple[float, ...]) -> bool:
     """Whether some measured point lies at or beyond the target on every axis, and some at or before it."""
-    corners = merged.coordinates[merged.usable]
-    return bool((corners >= at).all(axis=1).any() and (corners <= at).all(axis=1).any())
+    return prepared.rim().holds(at)
 
 
 def blend(prepared: Slice, axes: tuple[str, ...], at: tuple[float, ...]) -> Found | Attempt:
@@ -223,7 +243,7 @@ def blend(prepared: Slice, axes: tuple[str, ...], at: tuple[float, ...]) -> Foun
     vertices = tuple(vertex for vertex, _ in weighted)
     weights = tuple(weight for _, weight in weighted)
     corners = [float(merged.values[vertex]) for vertex in vertices]
-    value = clamp_to_vertices(sum(w * y for w, y in zip(weights, corners, strict=True)), corners)
+    value = clamp_to_vertices(total(w * y for w, y in zip(weights, corners, strict=True)), corners)
     return checked(prepared, axes, "bracket_blend", value, vertices, weights)
 
 
@@ -263,8 +283,7 @@ def _descend(tree: Any, at: tuple[float, ...], axis: int) -> list[tuple[int, flo
     return found
 
 
-def log_gap(found: Found) -> float:
-    """Width of a one-axis bracket in powers of two."""
+def bracket_width(found: Found) -> float:
+    """How wide a one-axis bracket is: the ratio of its ends, each plus one."""
     corners = [float(found.merged.coordinates[vertex, 0]) for vertex in found.vertices]
-    low, high = min(corners), max(corners)
-    return math.log2((high + 1) / (low + 1))
+    return (max(corners) + 1) / (min(corners) + 1)

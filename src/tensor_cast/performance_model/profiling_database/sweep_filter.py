@@ -2,48 +2,90 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from tensor_cast.performance_model.profiling_database.kernel_table import IntArray
+    from numpy.typing import NDArray
 
-__all__ = ["every_place", "places_of", "possible_rows"]
+    BoolArray = NDArray[np.bool_]
+    IntArray = NDArray[np.int64]
+
+__all__ = ["BlockPairs", "block_of", "near", "possible_rows"]
+
+_LARGEST = 2**62
+_LAST_BLOCK = 2**31 - 1
 
 
-def possible_rows(varied: Mapping[str, Any], measured: Collection[int]) -> IntArray:
-    """Positions of the points whose every value is in `measured` or a padded form of one of them.
+def possible_rows(
+    varied: Mapping[str, IntArray], measured: Collection[int], factors: Collection[int] = (1,)
+) -> BoolArray:
+    """Whether every value, times one of the factors, is in `measured` or a padded form of one of them.
 
     A value pads a measured one below it exactly when it pads the nearest one below, so one sorted search settles all
     blocks.  O(n log m), vectorised.
     """
     levels = np.array(sorted(measured), dtype=np.int64)
+    possible = np.full(len(next(iter(varied.values()))), bool(len(levels)))
+    for values in varied.values() if len(levels) else ():
+        reached = np.zeros(len(values), dtype=bool)
+        for factor in sorted(set(factors) - {0}):
+            top = _LARGEST // factor
+            reached |= (values <= top) & _reaches(np.minimum(values, top) * factor, levels)
+        possible &= reached
+    return possible
+
+
+def _reaches(column: IntArray, levels: IntArray) -> BoolArray:
+    at = np.searchsorted(levels, column)
+    below = levels[np.maximum(at - 1, 0)]
+    gap = np.where(below < column, column - below, 64)
+    found = (column % 8 == 0) & (gap < 8) & (below >= 64)
+    for block in (16, 32, 64):
+        found |= (column % block == 0) & (gap < block)
+    reached: BoolArray = found | (levels[at.clip(max=len(levels) - 1)] == column)
+    return reached
+
+
+def block_of(size: int) -> int:
+    """The block of 64 that a dimension fills last: the same for a dimension and for what pads it."""
+    return min(-(-size // 64), _LAST_BLOCK)
+
+
+@dataclass(frozen=True, eq=False)
+class BlockPairs:
+    """Blocks that occur together in a row, as sorted codes of two blocks."""
+
+    codes: IntArray
+
+    @classmethod
+    def of(cls, pairs: Collection[tuple[int, int]]) -> BlockPairs:
+        return cls(np.array(sorted(one << 31 | other for one, other in pairs), dtype=np.int64))
+
+    def hold(self, varied: Mapping[str, IntArray]) -> BoolArray:
+        """Whether any two values of a point lie in blocks that occur together."""
+        blocks = [np.minimum(-(-values // 64), _LAST_BLOCK) for values in varied.values()]
+        found = np.ones(len(blocks[0]), dtype=bool)
+        for one, other in combinations(blocks, 2):
+            found &= _among(one << 31 | other, self.codes)
+        return found
+
+
+def _among(values: IntArray, levels: IntArray) -> BoolArray:
     if not len(levels):
-        return np.zeros(0, dtype=np.int64)
-    possible = np.ones(len(next(iter(varied.values()))), dtype=bool)
-    for values in varied.values():
-        column = np.asarray(values, dtype=np.int64)
-        below = levels[np.clip(np.searchsorted(levels, column) - 1, 0, None)]
-        gap = np.where(below < column, column - below, 64)
-        padded = (column % 8 == 0) & (gap < 8) & (below >= 64)
-        for block in (16, 32, 64):
-            padded |= (column % block == 0) & (gap < block)
-        possible &= np.isin(column, levels) | padded
-    return np.flatnonzero(possible)
+        return np.zeros(len(values), dtype=bool)
+    return np.asarray(levels[np.searchsorted(levels, values).clip(max=len(levels) - 1)] == values)
 
 
-def every_place(count: int) -> IntArray:
-    """Positions of all points of a sweep."""
-    return np.arange(count)
-
-
-def places_of(varied: Mapping[str, Any], positions: IntArray) -> Iterator[IntArray]:
-    """The positions of each distinct place, so that a place is asked about once however often it occurs."""
-    if not len(positions):
-        return
-    columns = np.column_stack([np.asarray(values)[positions] for values in varied.values()])
-    order = np.lexsort(columns.T[::-1])
-    fresh = np.flatnonzero((columns[order][1:] != columns[order][:-1]).any(axis=1)) + 1
-    yield from np.split(positions[order], fresh)
+def near(values: IntArray, measured: Collection[int], distance: int) -> BoolArray:
+    """Whether some measured value lies within the distance."""
+    levels = np.array(sorted(measured), dtype=np.int64)
+    if not len(levels):
+        return np.zeros(len(values), dtype=bool)
+    at = np.searchsorted(levels, values)
+    after, before = levels[at.clip(max=len(levels) - 1)], levels[np.maximum(at - 1, 0)]
+    return np.asarray(np.minimum(abs(after - values), abs(before - values)) <= distance)

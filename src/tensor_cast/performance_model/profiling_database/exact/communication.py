@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
+from tensor_cast.arithmetic import total
 from tensor_cast.dtypes import canonical_ascend_dtype, canonical_dtype, profile_dtype, stored_bytes
 from tensor_cast.errors import UnknownNameError
 from tensor_cast.leaf import LeafOp
@@ -200,9 +201,9 @@ def alpha_beta(rows: tuple[CommunicationRow, ...]) -> tuple[float, float]:
     """Least-squares `latency = alpha + beta * bytes` over the rows; a single size gives a constant."""
     n = len(rows)
     mean_x = sum(row.message_bytes for row in rows) / n
-    mean_y = sum(row.latency_us for row in rows) / n
-    spread = sum((row.message_bytes - mean_x) ** 2 for row in rows)
+    mean_y = total(row.latency_us for row in rows) / n
+    spread = total((row.message_bytes - mean_x) ** 2 for row in rows)
     if spread == 0:
         return mean_y, 0.0
-    beta = sum((row.message_bytes - mean_x) * (row.latency_us - mean_y) for row in rows) / spread
+    beta = total((row.message_bytes - mean_x) * (row.latency_us - mean_y) for row in rows) / spread
     return mean_y - beta * mean_x, beta

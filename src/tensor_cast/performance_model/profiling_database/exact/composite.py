@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from tensor_cast.arithmetic import total
 from tensor_cast.dtypes import profile_dtype, stored_bytes
 from tensor_cast.leaf import LeafOp, TensorSpec
 from tensor_cast.performance_model.decomposition import SubKernel, decompose, is_decomposable
@@ -95,15 +96,15 @@ def _decomposed(context: ExactContext, leaf: LeafOp, entry: OperatorEntry) -> Qu
     miss = Miss(MissReason.SUB_KERNEL_MISS, ",".join(missed), {"attempted_kernel_types": missed})
     if not hits or entry.require_all_sub_kernels:
         return miss
-    total = _summed(hits, ",".join(name for name, _ in hits), len(hits) / len(children), "partial sum")
+    partial = _summed(hits, ",".join(name for name, _ in hits), len(hits) / len(children), "partial sum")
     details: dict[str, Any] = {
-        **total.details,
+        **partial.details,
         "hit_kernels": [name for name, _ in hits],
         "missed_kernels": missed,
         "partial": True,
         "miss_reason": miss.code,
     }
-    return replace(total, source=QuerySource.PARTIAL, details=details)
+    return replace(partial, source=QuerySource.PARTIAL, details=details)
 
 
 def _child(context: ExactContext, part: SubKernel) -> QueryResult | Miss:
@@ -138,5 +139,5 @@ def _summed(parts: list[tuple[str, QueryResult]], kernel: str, confidence: float
         for name, part in parts
         if (info := part.shape_match_info) is not None
     )
-    total = sum(part.latency_us for _, part in parts)
-    return QueryResult(total, confidence, QuerySource.MEASURED, details, None, shapes)
+    latency = total(part.latency_us for _, part in parts)
+    return QueryResult(latency, confidence, QuerySource.MEASURED, details, None, shapes)

@@ -6,7 +6,7 @@ Source: seed RFC, section 4.4.3; phase 2 facts, section 5; rulings 8 and 9.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tensor_cast.dtypes import profile_dtype
 from tensor_cast.leaf import LeafOp, Shape, TensorSpec
@@ -14,6 +14,12 @@ from tensor_cast.performance_model.profiling_database.data_source import Miss, M
 from tensor_cast.performance_model.profiling_database.exact.context import ExactContext
 from tensor_cast.performance_model.profiling_database.kernel_table import ColumnTable, TensorTable
 from tensor_cast.performance_model.profiling_database.op_mapping import KernelPolicy, OperatorEntry
+from tensor_cast.performance_model.profiling_database.paths.moving import (
+    at_role,
+    immovable,
+    reshaped,
+    with_rows,
+)
 from tensor_cast.performance_model.profiling_database.paths.path import Candidate, OperatorPath, Target
 from tensor_cast.performance_model.profiling_database.points import RegimeKey
 
@@ -35,6 +41,17 @@ class CacheUpdatePath(OperatorPath):
 
     def axis_groups(self, target: Target, table: TensorTable | ColumnTable) -> Sequence[tuple[str, ...]]:
         return (("tokens",),)
+
+    def moved(self, leaf: LeafOp, axes: Mapping[str, int], entry: OperatorEntry) -> LeafOp:
+        """The tokens of the update and their indices."""
+        update, index = at_role(leaf, "update"), at_role(leaf, "index")
+        if update is None or set(axes) != {"tokens"}:
+            raise immovable(leaf, axes, ("tokens",))
+        shape, size = leaf.inputs[update].shape, axes["tokens"]
+        shapes = {update: with_rows(shape, size, 1 if len(shape) > 1 else 0)}
+        if index is not None and leaf.inputs[index].numel == _tokens(shape):
+            shapes[index] = _indices(leaf.inputs[index].shape, size)
+        return reshaped(leaf, shapes)
 
     def targets(
         self,
@@ -72,11 +89,20 @@ def _kernel_dtype(spec: TensorSpec, strict: bool) -> str | None:
     return profile_dtype(spec.dtype, strict=strict)
 
 
+def _tokens(update: Shape) -> int:
+    return update[0] if len(update) <= 2 else math.prod(update[:-1])
+
+
+def _indices(shape: Shape, tokens: int) -> Shape:
+    """One index for each token, its unit dimensions kept."""
+    return with_rows(shape, tokens, 1 if len(shape) > 1 and shape[-1] == 1 else 0)
+
+
 def _place(kernel: str, tensors: tuple[TensorSpec, ...]) -> tuple[dict[str, float], RegimeKey] | None:
     cache, index, update = tensors
     if update.rank < 1 or cache.rank < 2:
         return None
-    tokens = update.shape[0] if update.rank <= 2 else math.prod(update.shape[:-1])
+    tokens = _tokens(update.shape)
     regime: RegimeKey = (
         ("kernel_type", kernel),
         ("cache_dtype", cache.dtype),

@@ -5,15 +5,17 @@ Source: Phase 1 facts, section 6.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from tensor_cast.leaf import LeafOp
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
 from tensor_cast.performance_model.profiling_database.exact.attention import (
+    SEQ_TOLERANCE,
     SEQUENCE_COLUMNS,
+    average_context,
     sequence_column,
     sequence_length,
     tokens_match,
@@ -25,6 +27,7 @@ from tensor_cast.performance_model.profiling_database.interpolation_index import
 )
 from tensor_cast.performance_model.profiling_database.kernel_table import ColumnTable, TensorTable
 from tensor_cast.performance_model.profiling_database.op_mapping import KernelPolicy, OperatorEntry
+from tensor_cast.performance_model.profiling_database.paths.dense_move import moved_attention
 from tensor_cast.performance_model.profiling_database.paths.dense_place import (
     PER_REQUEST,
     dense_candidate,
@@ -33,15 +36,27 @@ from tensor_cast.performance_model.profiling_database.paths.dense_place import (
     per_request_target,
 )
 from tensor_cast.performance_model.profiling_database.paths.path import Candidate, OperatorPath, Target
-from tensor_cast.performance_model.profiling_database.sweep_filter import every_place, places_of
+from tensor_cast.performance_model.profiling_database.sweep_filter import near
 
 if TYPE_CHECKING:
-    from tensor_cast.performance_model.profiling_database.kernel_table import IntArray
+    import numpy as np
+    from numpy.typing import NDArray
+
+    BoolArray = NDArray[np.bool_]
+    FloatArray = NDArray[np.float64]
+    IntArray = NDArray[np.int64]
 
 __all__ = ["DenseAttentionPath"]
 
 _AXES: Final = ("seq", "batch", "heads", "head_dim")
 _GROUPS: Final = tuple(group for size in (1, 2, 3) for group in combinations(_AXES, size))
+
+
+def _contexts(context: ExactContext, kernels: tuple[str, ...]) -> frozenset[int]:
+    """Every context length that the kernels' rows hold."""
+    tables = [table for kernel in kernels if (table := context.tensor_table(kernel)) is not None]
+    lengths = (sequence_length(table, row) for table in tables for row in range(len(table)))
+    return frozenset(length for length in lengths if length is not None)
 
 
 class DenseAttentionPath(OperatorPath):
@@ -63,25 +78,25 @@ class DenseAttentionPath(OperatorPath):
     def matchers(self) -> Mapping[str, AxisMatcher]:
         return {} if self.strict else {"q_tokens": lambda asked, held: tokens_match(int(asked), int(held))}
 
-    def moved(self, leaf: LeafOp, axes: Mapping[str, int]) -> LeafOp:
-        """Along `seq`: every request at that context length."""
-        requests = leaf.requests
-        if set(axes) != {"seq"} or requests is None or requests.count is None:
-            return super().moved(leaf, axes)
-        return replace(leaf, requests=replace(requests, kv_lens=(axes["seq"],) * requests.count))
+    def moved(self, leaf: LeafOp, axes: Mapping[str, int], entry: OperatorEntry) -> LeafOp:
+        """Along `seq` and `batch` every request has one length; `heads` are those of the query."""
+        return moved_attention(leaf, axes)
 
-    def coordinates(self, varied: Mapping[str, Any], policy: KernelPolicy) -> Mapping[str, Any]:
-        if policy.axis_transform == "sqrt_seq" and "seq" in varied:
-            return {**varied, "seq": varied["seq"] ** 0.5}
-        return varied
+    def coordinates(self, varied: Mapping[str, IntArray], policy: KernelPolicy) -> Mapping[str, FloatArray]:
+        columns = dict(super().coordinates(varied, policy))
+        if policy.axis_transform == "sqrt_seq" and "seq" in columns:
+            columns["seq"] = columns["seq"] ** 0.5
+        return columns
 
-    def base_questions(
-        self, leaf: LeafOp, varied: Mapping[str, Any], context: ExactContext
-    ) -> Iterator[tuple[IntArray, LeafOp]]:
-        """Every place: the base accepts a range of context lengths around each row."""
-        count = len(next(iter(varied.values())))
-        for positions in places_of(varied, every_place(count)):
-            yield positions, self.moved(leaf, {axis: int(values[positions[0]]) for axis, values in varied.items()})
+    def base_places(self, leaf: LeafOp, varied: Mapping[str, IntArray], context: ExactContext) -> BoolArray:
+        """The base accepts a range of context lengths around each row."""
+        kernels = context.database.mapping.operators[leaf.name].kernels
+        known = context.cached(("contexts", kernels), lambda: _contexts(context, kernels))
+        length = average_context(leaf)
+        if isinstance(length, Miss):
+            length = 0
+        asked = varied.get("seq", next(iter(varied.values())) * 0 + length)
+        return near(asked, known, SEQ_TOLERANCE)
 
     def required(self, target: Target, table: TensorTable | ColumnTable) -> frozenset[str]:
         wanted = {"sparse_mode", "kv_heads"}

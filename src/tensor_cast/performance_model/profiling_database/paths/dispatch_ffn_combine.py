@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 
 from tensor_cast.leaf import LeafOp
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
@@ -10,6 +11,12 @@ from tensor_cast.performance_model.profiling_database.exact.context import Exact
 from tensor_cast.performance_model.profiling_database.kernel_table import ColumnTable, TensorTable
 from tensor_cast.performance_model.profiling_database.op_mapping import KernelPolicy, OperatorEntry
 from tensor_cast.performance_model.profiling_database.paths.dispatch_place import leaf_place, row_place
+from tensor_cast.performance_model.profiling_database.paths.moving import (
+    at_role,
+    immovable,
+    reshaped,
+    with_rows,
+)
 from tensor_cast.performance_model.profiling_database.paths.path import Candidate, OperatorPath, Target
 
 __all__ = ["DispatchFFNCombinePath"]
@@ -34,6 +41,19 @@ class DispatchFFNCombinePath(OperatorPath):
 
     def axis_groups(self, target: Target, table: TensorTable | ColumnTable) -> Sequence[tuple[str, ...]]:
         return (("tokens",),)
+
+    def moved(self, leaf: LeafOp, axes: Mapping[str, int], entry: OperatorEntry) -> LeafOp:
+        x, ids = at_role(leaf, "x"), at_role(leaf, "expert_indices")
+        if x is None or ids is None or set(axes) != {"tokens"}:
+            raise immovable(leaf, axes, ("tokens",))
+        inputs = {place: with_rows(leaf.inputs[place].shape, axes["tokens"]) for place in (x, ids)}
+        tokens = math.prod(leaf.inputs[x].shape[:-1])
+        outputs = {
+            place: with_rows(spec.shape, axes["tokens"])
+            for place, spec in enumerate(leaf.outputs)
+            if spec.shape and math.prod(spec.shape[:-1]) == tokens
+        }
+        return reshaped(leaf, inputs, outputs)
 
     def targets(
         self,

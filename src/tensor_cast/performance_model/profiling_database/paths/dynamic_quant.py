@@ -6,7 +6,7 @@ Source: seed RFC, section 4.4.2; phase 2 facts, section 6; ruling 10.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from tensor_cast.dtypes import operand_dtype, profile_dtype
@@ -15,6 +15,13 @@ from tensor_cast.performance_model.profiling_database.data_source import Miss, M
 from tensor_cast.performance_model.profiling_database.exact.context import ExactContext
 from tensor_cast.performance_model.profiling_database.kernel_table import ColumnTable, TensorTable
 from tensor_cast.performance_model.profiling_database.op_mapping import KernelPolicy, OperatorEntry
+from tensor_cast.performance_model.profiling_database.paths.moving import (
+    at_role,
+    immovable,
+    reshaped,
+    tensor_places,
+    with_rows,
+)
 from tensor_cast.performance_model.profiling_database.paths.path import Candidate, OperatorPath, Target
 from tensor_cast.performance_model.profiling_database.points import RegimeKey
 
@@ -52,6 +59,29 @@ class DynamicQuantPath(OperatorPath):
     def axis_groups(self, target: Target, table: TensorTable | ColumnTable) -> Sequence[tuple[str, ...]]:
         return (("M",), ("K",), ("M", "K"))
 
+    def uniform(self, leaf: LeafOp, axes: Collection[str]) -> bool:
+        """A block size is a quotient of K: two widths of one block size need not be described alike."""
+        x = _activation(leaf)
+        if x is None or "K" not in axes:
+            return True
+        sizes = {math.prod(x.shape[:-1]), x.shape[-1]}
+        return all(not spec.shape or spec.numel in sizes for spec in leaf.outputs[1:])
+
+    def moved(self, leaf: LeafOp, axes: Mapping[str, int], entry: OperatorEntry) -> LeafOp:
+        """M rows in one dimension; scales follow the rows, the columns, or the blocks that they belong to."""
+        x = _activation(leaf)
+        if x is None or not x.shape or not set(axes) <= {"M", "K"}:
+            raise immovable(leaf, axes, ("M", "K"))
+        old = (math.prod(x.shape[:-1]), x.shape[-1])
+        new = (axes.get("M", old[0]), axes.get("K", old[1]))
+        place = at_role(leaf, "x")
+        outputs = {
+            at: _scale_shape(spec.shape, old, new) if at else (*with_rows(spec.shape, new[0])[:-1], new[1])
+            for at, spec in enumerate(leaf.outputs)
+        }
+        shape = (*with_rows(x.shape, new[0])[:-1], new[1])
+        return reshaped(leaf, {tensor_places(leaf)[0] if place is None else place: shape}, outputs)
+
     def targets(
         self,
         context: ExactContext,
@@ -60,7 +90,7 @@ class DynamicQuantPath(OperatorPath):
         table: TensorTable | ColumnTable,
         policy: KernelPolicy,
     ) -> tuple[Target, ...] | Miss:
-        x = leaf.role("x") or (leaf.tensors[0] if leaf.tensors else None)
+        x = _activation(leaf)
         if x is None:
             return Miss(MissReason.TARGET_UNAVAILABLE, table.kernel, {"cause": "input_shape_missing"})
         names = [
@@ -95,6 +125,21 @@ class DynamicQuantPath(OperatorPath):
             return "output_dtypes_mismatch"
         place = _place(table.kernel, x, outputs)
         return place if isinstance(place, str) else Candidate(*place)
+
+
+def _activation(leaf: LeafOp) -> TensorSpec | None:
+    return leaf.role("x") or (leaf.tensors[0] if leaf.tensors else None)
+
+
+def _scale_shape(shape: Shape, old: tuple[int, int], new: tuple[int, int]) -> Shape:
+    """The shape of a scale for M rows of K values: one for each row, for each column, or for each block of a row."""
+    size, (m, k) = math.prod(shape), new
+    if not shape or (size not in old and k == old[1]):
+        return shape
+    if size == old[0]:
+        kept = 1 if len(shape) > 1 and shape[-1] == 1 else 0
+        return with_rows(shape, m, kept)
+    return with_rows(shape, k if size == old[1] else -(-k // -(-old[1] // max(size, 1))), 0)
 
 
 def _quant_dtype(name: str) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tensor_cast.dtypes import profile_dtype
 from tensor_cast.leaf import LeafOp, Shape, TensorSpec
@@ -10,6 +10,7 @@ from tensor_cast.performance_model.profiling_database.data_source import Miss, M
 from tensor_cast.performance_model.profiling_database.exact.context import ExactContext
 from tensor_cast.performance_model.profiling_database.kernel_table import ColumnTable, TensorTable
 from tensor_cast.performance_model.profiling_database.op_mapping import KernelPolicy, OperatorEntry
+from tensor_cast.performance_model.profiling_database.paths.moving import immovable, reshaped
 from tensor_cast.performance_model.profiling_database.paths.path import (
     Candidate,
     OperatorPath,
@@ -64,6 +65,18 @@ class ElementwisePath(OperatorPath):
             return (("axis_0",), ("axis_1",), ("axis_0", "axis_1"))
         return (("axis_0",),)
 
+    def moved(self, leaf: LeafOp, axes: Mapping[str, int], entry: OperatorEntry) -> LeafOp:
+        """The output's dimensions, and those of the inputs that are as large at the same place from the right."""
+        output = leaf.outputs[0].shape if leaf.outputs else ()
+        bare = strip_leading_one(output, 3) if output else ()
+        allowed = ("axis_0", "axis_1") if len(bare) == 2 else ("axis_0",)
+        if not bare or not set(axes) <= set(allowed):
+            raise immovable(leaf, axes, allowed if bare else ())
+        sizes = {int(axis[-1]) - len(bare): size for axis, size in axes.items()}  # places from the right
+        inputs = {place: _resized(spec.shape, output, sizes) for place, spec in enumerate(leaf.inputs)}
+        outputs = {place: _resized(spec.shape, output, sizes) for place, spec in enumerate(leaf.outputs)}
+        return reshaped(leaf, inputs, outputs)
+
     def targets(
         self,
         context: ExactContext,
@@ -92,6 +105,14 @@ class ElementwisePath(OperatorPath):
             return "output_signature_missing"
         output = TensorSpec(to_nd(outputs[0].shape, outputs[0].format), outputs[0].dtype)
         return Candidate(*_place(table.kernel, row_tensors(table, row), output))
+
+
+def _resized(shape: Shape, output: Shape, sizes: Mapping[int, int]) -> Shape:
+    dims = list(shape)
+    for place, size in sizes.items():
+        if len(dims) >= -place and dims[place] == output[place]:
+            dims[place] = size
+    return tuple(dims)
 
 
 def _place(kernel: str, inputs: tuple[TensorSpec, ...], output: TensorSpec) -> tuple[dict[str, float], RegimeKey]:

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import replace
 
+from tensor_cast.errors import InvalidValueError
 from tensor_cast.leaf import LeafOp, Shape, TensorSpec
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
 from tensor_cast.performance_model.profiling_database.exact.context import ExactContext
 from tensor_cast.performance_model.profiling_database.exact.matching import normalised_forms
 from tensor_cast.performance_model.profiling_database.kernel_table import ColumnTable, TensorTable
 from tensor_cast.performance_model.profiling_database.op_mapping import KernelPolicy, OperatorEntry
+from tensor_cast.performance_model.profiling_database.paths.moving import (
+    immovable,
+    is_parameter,
+    reshaped,
+    tensor_places,
+)
 from tensor_cast.performance_model.profiling_database.paths.path import (
     Candidate,
     OperatorPath,
@@ -43,14 +49,24 @@ class GenericComputePath(OperatorPath):
     def axis_groups(self, target: Target, table: TensorTable | ColumnTable) -> Sequence[tuple[str, ...]]:
         return (tuple(target.axes),)
 
-    def moved(self, leaf: LeafOp, axes: Mapping[str, int]) -> LeafOp:
-        first = leaf.tensors[0]
-        if set(axes) != {"axis_0"}:
-            return super().moved(leaf, axes)
-        at = 1 if first.rank > 2 and first.shape[0] == 1 else 0
-        shape = (*first.shape[:at], axes["axis_0"], *first.shape[at + 1 :])
-        inputs = tuple(replace(spec, shape=shape) if spec is first else spec for spec in leaf.inputs)
-        return replace(leaf, inputs=inputs)
+    def moved(self, leaf: LeafOp, axes: Mapping[str, int], entry: OperatorEntry) -> LeafOp:
+        """The first dimension of the first input, and the dimension of the same size and place of every tensor that
+        has as many dimensions; a vector of indices counts too, a parameter (by its role) never.
+        """
+        if len(axes) != 1 or not set(axes) <= {"axis_0", "output_numel"} or not leaf.tensors:
+            raise immovable(leaf, axes, ("axis_0", "output_numel"))
+        ((axis, size),) = axes.items()
+        if axis == "output_numel":
+            size = _rows_of(leaf, size)
+        place = tensor_places(leaf)[0]
+        first = _bare(leaf.inputs[place].shape)
+        inputs = {
+            at: _resized(spec.shape, size)
+            for at, spec in enumerate(leaf.inputs)
+            if at == place or (_follows(spec, first) and not is_parameter(spec))
+        }
+        outputs = {at: _resized(spec.shape, size) for at, spec in enumerate(leaf.outputs) if _follows(spec, first)}
+        return reshaped(leaf, inputs, outputs)
 
     def targets(
         self,
@@ -81,6 +97,33 @@ class GenericComputePath(OperatorPath):
         outputs = tuple(spec.shape for spec in table.row_outputs(row) or ())
         place = _place(table.kernel, tensors, outputs, policy.generic_axis)
         return place if isinstance(place, str) else Candidate(*place)
+
+
+def _bare(shape: Shape) -> Shape:
+    """A shape from its `axis_0` on: one token `(1, H)` has it in front (ruling 2)."""
+    return strip_leading_one(shape, 3)
+
+
+def _follows(spec: TensorSpec, first: Shape) -> bool:
+    """Whether a tensor has the first one's rows: the same size at the same place, or an index for each."""
+    bare = _bare(spec.shape) if spec.shape else ()
+    if not bare or bare[0] != first[0]:
+        return False
+    return len(bare) == len(first) or (len(bare) == 1 and "int" in spec.dtype)
+
+
+def _resized(shape: Shape, size: int) -> Shape:
+    at = len(shape) - len(_bare(shape))
+    return (*shape[:at], size, *shape[at + 1 :])
+
+
+def _rows_of(leaf: LeafOp, numel: int) -> int:
+    """The rows at which the output has `numel` elements."""
+    bare = _bare(leaf.outputs[0].shape) if leaf.outputs and leaf.outputs[0].shape else ()
+    width = math.prod(bare[1:])
+    if not bare or width <= 0 or numel % width:
+        raise InvalidValueError(f"query_many: output_numel {numel} is no multiple of {leaf.name}'s output row {width}")
+    return numel // width
 
 
 def _place(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from tensor_cast.leaf import LeafOp, Shape, TensorSpec
@@ -13,6 +13,11 @@ from tensor_cast.performance_model.profiling_database.exact.matching import dtyp
 from tensor_cast.performance_model.profiling_database.interpolation_index import CandidateGroup
 from tensor_cast.performance_model.profiling_database.kernel_table import ColumnTable, TensorTable
 from tensor_cast.performance_model.profiling_database.op_mapping import KernelPolicy, OperatorEntry
+from tensor_cast.performance_model.profiling_database.paths.moving import (
+    immovable,
+    move_product,
+    tensor_places,
+)
 from tensor_cast.performance_model.profiling_database.paths.path import (
     AlikeRows,
     Candidate,
@@ -95,17 +100,18 @@ class MatmulPath(OperatorPath):
     def ordered(self, groups: Sequence[CandidateGroup]) -> Sequence[CandidateGroup]:
         return nd_first(groups)
 
-    def moved(self, leaf: LeafOp, axes: Mapping[str, int]) -> LeafOp:
-        left, right = leaf.tensors[:2]
-        product = matrix_product("MatMulV2", left.shape, right.shape)
+    def moved(self, leaf: LeafOp, axes: Mapping[str, int], entry: OperatorEntry) -> LeafOp:
+        places = tensor_places(leaf)[:2]
+        shapes = [leaf.inputs[place].shape for place in places]
+        product = matrix_product("MatMulV2", *shapes) if len(shapes) == 2 else None
         if product is None or not set(axes) <= set(product.axes):
-            return super().moved(leaf, axes)
+            raise immovable(leaf, axes, () if product is None else product.axes)
         m, k, n = (int(axes.get(axis, value)) for axis, value in product.axes.items())
-        weight = (k, n) if right.shape[-2] == product.k else (n, k)
-        shapes = {id(left): (*left.shape[:-2], m, k), id(right): (*right.shape[:-2], *weight)}
-        inputs = tuple(replace(spec, shape=shapes.get(id(spec), spec.shape)) for spec in leaf.inputs)
-        outputs = tuple(replace(spec, shape=(*spec.shape[:-2], m, n)) for spec in leaf.outputs[:1])
-        return replace(leaf, inputs=inputs, outputs=(*outputs, *leaf.outputs[1:]))
+        left, right = shapes
+        weight = (k, n) if right[-2] == product.k else (n, k)
+        rows = (*left[:-2], m, k)
+        matrices = {places[0]: rows, places[1]: (*right[:-2], *weight)}
+        return move_product(leaf, matrices, (product.m, product.n), (m, n), rows)
 
     def path_name(self, dim: int) -> str:
         return self.name

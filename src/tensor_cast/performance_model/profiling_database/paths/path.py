@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import operator
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate, product
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from tensor_cast.errors import InvalidValueError
 from tensor_cast.leaf import LeafOp, TensorSpec
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
 from tensor_cast.performance_model.profiling_database.exact.context import ExactContext, profile_dtypes
@@ -18,11 +19,21 @@ from tensor_cast.performance_model.profiling_database.interpolation_index import
 )
 from tensor_cast.performance_model.profiling_database.kernel_table import ColumnTable, TensorTable
 from tensor_cast.performance_model.profiling_database.op_mapping import KernelPolicy, OperatorEntry
+from tensor_cast.performance_model.profiling_database.paths.moving import immovable
 from tensor_cast.performance_model.profiling_database.points import RegimeKey
-from tensor_cast.performance_model.profiling_database.sweep_filter import places_of, possible_rows
+from tensor_cast.performance_model.profiling_database.sweep_filter import (
+    BlockPairs,
+    block_of,
+    possible_rows,
+)
 
 if TYPE_CHECKING:
-    from tensor_cast.performance_model.profiling_database.kernel_table import FloatArray, IntArray
+    import numpy as np
+    from numpy.typing import NDArray
+
+    BoolArray = NDArray[np.bool_]
+    FloatArray = NDArray[np.float64]
+    IntArray = NDArray[np.int64]
 
 __all__ = ["AlikeRows", "Candidate", "OperatorPath", "Target", "leaf_tensors", "row_tensors"]
 
@@ -144,27 +155,34 @@ class OperatorPath(ABC):
         """Axes that are filtered by a rule other than equality."""
         return {}
 
-    def moved(self, leaf: LeafOp, axes: Mapping[str, int]) -> LeafOp:
+    def moved(self, leaf: LeafOp, axes: Mapping[str, int], entry: OperatorEntry) -> LeafOp:
         """The same operator at other coordinates.  Raises InvalidValueError for an axis it cannot be moved along."""
-        raise InvalidValueError(f"query_many: {leaf.name} cannot be moved along {', '.join(axes)}")
+        raise immovable(leaf, axes)
 
-    def coordinates(self, varied: Mapping[str, Any], policy: KernelPolicy) -> Mapping[str, Any]:
+    def uniform(self, leaf: LeafOp, axes: Collection[str]) -> bool:
+        """Whether descriptions along these axes depend on comparisons of sizes only, not on their quotients."""
+        return True
+
+    def coordinates(self, varied: Mapping[str, IntArray], policy: KernelPolicy) -> Mapping[str, FloatArray]:
         """A sweep's values as coordinates of this path's axes."""
-        return varied
+        return {axis: values.astype("float64") for axis, values in varied.items()}
 
-    def base_questions(
-        self, leaf: LeafOp, varied: Mapping[str, Any], context: ExactContext
-    ) -> Iterator[tuple[IntArray, LeafOp]]:
-        """Places of a sweep at which the base might hold a row: their positions, and the operator there.
+    def base_places(self, leaf: LeafOp, varied: Mapping[str, IntArray], context: ExactContext) -> BoolArray:
+        """At which points of a sweep the base might hold a row; a point left out surely has none there.
 
-        A dimension the base accepts equals a measured one or pads it, so it lies less than 64 above a measured one.
+        A dimension that the base accepts equals or pads a measured one, by itself or flattened with its neighbours.
+        Ones, which the base may drop, are not promised: ask at sizes of at least 2.
         """
         kernels = context.database.mapping.operators[leaf.name].kernels
         known = context.cached(("dimensions", kernels), lambda: _dimensions(context, kernels))
-        names = tuple(varied)
-        self.moved(leaf, {name: int(varied[name][0]) for name in names})
-        for positions in places_of(varied, possible_rows(varied, known)):
-            yield positions, self.moved(leaf, {name: int(varied[name][positions[0]]) for name in names})
+        factors = {1} | {dim for spec in leaf.tensors if spec.rank > 2 for dim in spec.shape}
+        if any(spec.rank == 1 for spec in leaf.tensors[:1]):
+            factors.add(2)  # two vectors recorded as one
+        possible = possible_rows(varied, known, factors)
+        if len(varied) > 1 and factors == {1}:
+            pairs = context.cached(("dimension_pairs", kernels), lambda: _block_pairs(context, kernels))
+            possible &= pairs.hold(varied)
+        return possible
 
     def path_name(self, dim: int) -> str:
         """The name recorded as `interpolation_path`."""
@@ -172,9 +190,23 @@ class OperatorPath(ABC):
 
 
 def _dimensions(context: ExactContext, kernels: tuple[str, ...]) -> frozenset[int]:
-    """Every logical input dimension that the kernels' rows hold."""
+    """Every logical input dimension that the kernels' rows hold, and what the leading ones multiply to."""
     tables = [table for kernel in kernels if (table := context.tensor_table(kernel)) is not None]
-    return frozenset(dim for table in tables for specs in table.logical_inputs for spec in specs for dim in spec.shape)
+    shapes = {spec.shape for table in tables for specs in table.logical_inputs for spec in specs}
+    return frozenset(n for shape in shapes for n in (*shape, *accumulate(shape, operator.mul)))
+
+
+def _block_pairs(context: ExactContext, kernels: tuple[str, ...]) -> BlockPairs:
+    """Every pair of blocks in which some row of the kernels has dimensions."""
+    tables = [table for kernel in kernels if (table := context.tensor_table(kernel)) is not None]
+    rows = {frozenset(_blocks_of(specs)) for table in tables for specs in table.logical_inputs}
+    return BlockPairs.of({pair for blocks in rows for pair in product(blocks, blocks)})
+
+
+def _blocks_of(specs: tuple[TensorSpec, ...]) -> Iterator[int]:
+    for spec in specs:
+        for size in (*spec.shape, *accumulate(spec.shape, operator.mul)):
+            yield block_of(size)
 
 
 def leaf_tensors(leaf: LeafOp, count: int | None = None, *, strict: bool = False) -> tuple[TensorSpec, ...] | None:

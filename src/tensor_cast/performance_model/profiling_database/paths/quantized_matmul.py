@@ -5,10 +5,11 @@ Source: seed RFC, section 4.4.2; phase 2 facts, section 7; rulings 11 and 29.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 
 from tensor_cast.dtypes import profile_dtype
+from tensor_cast.errors import InvalidValueError
 from tensor_cast.leaf import LeafOp, TensorSpec
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
 from tensor_cast.performance_model.profiling_database.exact.context import ExactContext
@@ -20,6 +21,11 @@ from tensor_cast.performance_model.profiling_database.paths.matmul import (
     matrix_product,
     nd_first,
     product_regime,
+)
+from tensor_cast.performance_model.profiling_database.paths.moving import (
+    immovable,
+    move_product,
+    tensor_places,
 )
 from tensor_cast.performance_model.profiling_database.paths.packing import (
     contradicts,
@@ -61,6 +67,23 @@ class QuantizedMatmulPath(OperatorPath):
 
     def ordered(self, groups: Sequence[CandidateGroup]) -> Sequence[CandidateGroup]:
         return nd_first(groups)
+
+    def moved(self, leaf: LeafOp, axes: Mapping[str, int], entry: OperatorEntry) -> LeafOp:
+        places = tensor_places(leaf)[:2]
+        packed = 1 if packing(leaf.name) == "none" else 2
+        product = None
+        if len(places) == 2 and leaf.inputs[places[1]].rank >= 2:
+            left, right = (leaf.inputs[place].shape for place in places)
+            product = matrix_product("QuantBatchMatmulV3", left, (*right[:-2], packed * right[-2], right[-1]))
+        if product is None or not set(axes) <= set(product.axes):
+            raise immovable(leaf, axes, () if product is None else product.axes)
+        m, k, n = (int(axes.get(axis, value)) for axis, value in product.axes.items())
+        high, low = (k, n) if packed * right[-2] == product.k else (n, k)
+        if high % packed:
+            raise InvalidValueError(f"query_many: {leaf.name} packs two values in one, so K must be even, got {high}")
+        rows = (*left[:-2], m, k)
+        matrices = {places[0]: rows, places[1]: (*right[:-2], high // packed, low)}
+        return move_product(leaf, matrices, (product.m, product.n), (m, n), rows)
 
     def targets(
         self,

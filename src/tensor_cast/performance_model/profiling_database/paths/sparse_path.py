@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable, Mapping
+from dataclasses import replace
 from typing import ClassVar, Final
 
-from tensor_cast.leaf import LeafOp
+from tensor_cast.errors import InvalidValueError
+from tensor_cast.leaf import LeafOp, Requests, Shape
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
 from tensor_cast.performance_model.profiling_database.exact.context import ExactContext
 from tensor_cast.performance_model.profiling_database.kernel_table import ColumnTable, TensorTable
 from tensor_cast.performance_model.profiling_database.op_mapping import KernelPolicy, OperatorEntry
+from tensor_cast.performance_model.profiling_database.paths.moving import (
+    at_role,
+    immovable,
+    reshaped,
+    with_rows,
+)
 from tensor_cast.performance_model.profiling_database.paths.path import Candidate, OperatorPath, Target
 from tensor_cast.performance_model.profiling_database.paths.sparse_place import SparsePlace
 from tensor_cast.performance_model.profiling_database.points import RegimeKey
@@ -21,6 +29,24 @@ VALUES: Final = "runtime_values"
 SHAPES: Final = "shapes"
 ON_PURPOSE: Final = "shapes_on_request"
 _REPEATS_AGREE: Final = 1.10
+
+
+_CACHES: Final = ("indexer_cache", "kv_dependency", "kv_cache", "block_table")
+
+
+def _resized(shape: Shape, lead: Shape, tokens: int) -> Shape:
+    """A shape with other tokens where it begins with the query's own dimensions of tokens."""
+    return (*with_rows(lead, tokens, 0), *shape[len(lead) :]) if shape[: len(lead)] == lead else shape
+
+
+def _spread(leaf: LeafOp, tokens: int) -> Requests | None:
+    requests = leaf.requests
+    if requests is None or not requests.query_lens:
+        return requests
+    if len(set(requests.query_lens)) > 1:
+        raise InvalidValueError(f"query_many: {leaf.name} cannot be moved along tokens: its requests differ in length")
+    each, more = divmod(tokens, len(requests.query_lens))
+    return replace(requests, query_lens=tuple(each + (i < more) for i in range(len(requests.query_lens))))
 
 
 class SparsePath(OperatorPath):
@@ -37,6 +63,27 @@ class SparsePath(OperatorPath):
 
     def index_key(self, entry: OperatorEntry, policy: KernelPolicy) -> tuple[Hashable, ...]:
         return (self.name,)
+
+    def uniform(self, leaf: LeafOp, axes: Collection[str]) -> bool:
+        """Whole request lengths are quotients of the tokens."""
+        return "tokens" not in axes or leaf.requests is None or leaf.requests.query_lens is None
+
+    def moved(self, leaf: LeafOp, axes: Mapping[str, int], entry: OperatorEntry) -> LeafOp:
+        """Along the tokens equal requests stay as equal as they can be, on the contexts they have."""
+        query, cache = at_role(leaf, "query"), at_role(leaf, "indexer_cache")
+        allowed = ("tokens",) if cache is None else ("tokens", "cache_blocks")
+        if query is None or leaf.inputs[query].rank < 3 or not set(axes) <= set(allowed):
+            raise immovable(leaf, axes, allowed)
+        requests, inputs, outputs = leaf.requests, {}, {}
+        if "tokens" in axes:
+            lead = leaf.inputs[query].shape[:-2]
+            inputs = {at: _resized(spec.shape, lead, axes["tokens"]) for at, spec in enumerate(leaf.inputs)}
+            inputs |= {at: spec.shape for at, spec in enumerate(leaf.inputs) if spec.role in _CACHES}
+            outputs = {at: _resized(spec.shape, lead, axes["tokens"]) for at, spec in enumerate(leaf.outputs)}
+            requests = _spread(leaf, axes["tokens"])
+        if cache is not None and "cache_blocks" in axes:
+            inputs[cache] = (axes["cache_blocks"], *leaf.inputs[cache].shape[1:])
+        return reshaped(leaf, inputs, outputs, requests)
 
     def targets(
         self,

@@ -5,9 +5,10 @@ Source: GPU table facts, sections 2 and 3.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 
+from tensor_cast.errors import InvalidValueError
 from tensor_cast.leaf import LeafOp
 from tensor_cast.performance_model.profiling_database.column_facts import describe
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
@@ -30,6 +31,14 @@ class TabulatedPath(OperatorPath):
     def axis_groups(self, target: Target, table: TensorTable | ColumnTable) -> Sequence[tuple[str, ...]]:
         axes = tuple(target.axes)
         return tuple(group for size in (1, 2, 3) for group in combinations(axes, size))
+
+    def moved(self, leaf: LeafOp, axes: Mapping[str, int], entry: OperatorEntry) -> LeafOp:
+        from tensor_cast.performance_model.profiling_database.column_facts.moves import MOVES
+
+        facts = describe(leaf, entry)
+        if isinstance(facts, Miss):
+            raise InvalidValueError(f"query_many: {leaf.name} cannot be moved: {facts}")
+        return MOVES[str(entry.facts["family"])](leaf, facts, axes)
 
     def targets(
         self,
