@@ -236,8 +236,11 @@ class Shrink:
 
 @dataclass(frozen=True, slots=True)
 class Load:
+    """`amount` tokens arrive and must fit the allocation; all of them, or `counted`, then count as computed."""
+
     pool: Ref
     amount: Expr
+    counted: Expr | None = None
 
 
 @dataclass(frozen=True, slots=True)

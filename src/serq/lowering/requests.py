@@ -53,6 +53,11 @@ class _Request:
     def observe(self, name: str, value: ir.Expr) -> ir.Stmt:
         return ir.Observe(self.build.observe(f"{self.engine.name}.{name}"), value)
 
+    @property
+    def done(self) -> ir.Expr:
+        """Tokens whose content exists once the request has ended."""
+        return binary("+", self.input, self.output)
+
     def resumed(self) -> ir.Expr:
         """Tokens whose content exists once the position is `computed`."""
         computed = ir.Attr(self.build.slots["computed"])
@@ -218,11 +223,10 @@ def _part(part: tree.HoldPart, pool: Resource, ref: ir.Ref, header: Scope, engin
 
 
 def _cache(written: tree.Expression, request: _Request, header: Scope) -> ir.Expr:
-    done = binary("+", request.input, request.output)
     words = {
         "input": request.input,
         "output": request.output,
-        "known": conditional(request.finished, done, request.resumed()),
+        "known": conditional(request.finished, request.done, request.resumed()),
         "preempted": request.preempted,
         "finished": request.finished,
     }
@@ -249,7 +253,7 @@ def _work(request: _Request, connector: Connector | None, *, cached: bool) -> li
         load = connector.load(_after(request))
         steps += [ir.Set(loaded.slot, load), request.observe("loaded", loaded)]
         rest = call("max", ir.Num(1.0), binary("-", left, loaded))
-        left = conditional(binary("==", request.known, ir.Num(0.0)), ir.Num(0.0), rest)
+        left = conditional(binary("==", request.known, ir.Num(0.0)), binary("-", left, loaded), rest)
     steps += [
         ir.Set(request.prefill.slot, left),
         request.observe("reused", request.reused),
@@ -270,7 +274,7 @@ def _work(request: _Request, connector: Connector | None, *, cached: bool) -> li
         ir.Run((stage,), decodes, "decode", memory),
     ]
     if connector is not None:
-        steps += saving(connector, _after(request), request.attr("saved"))
+        steps += saving(connector, _after(request, known=request.done), request.attr("saved"))
     return [*steps, ir.Set(request.finished.slot, ir.Num(1.0))]
 
 
@@ -282,8 +286,10 @@ def _decodes(request: _Request) -> ir.Expr:
     return conditional(binary(">", exist, ir.Num(0.0)), call("max", ir.Num(0.0), binary("-", whole, exist)), first)
 
 
-def _after(request: _Request) -> Scope:
-    """The scope of a connector's amounts after the admission: the hit is what was consumed."""
+def _after(request: _Request, known: ir.Expr | None = None) -> Scope:
+    """The scope of a connector's amounts after the admission: the hit is what was consumed, `known` what exists then."""
     words = {**request.words(), "hit": request.reused}
+    if known is not None:
+        words["known"] = known
     inside = engine_scope(request.engine, request.scope).to("statement")
     return inside.but(names={}, request=words, holds=(Frame(frozenset(), True),))

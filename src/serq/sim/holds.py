@@ -67,7 +67,6 @@ class Holds:
     def _bind(self, frame: HoldFrame) -> None:
         """Evaluate the bindings, in the context in which the amounts are read."""
         ctx, attrs = self._kernel.ctx, frame.session.attrs
-        ctx.session = frame.session
         if frame.hold.cache is not None:
             ctx.chain = self._chain(frame)
         for slot, binding in frame.hold.bindings:
@@ -152,7 +151,6 @@ class Holds:
 
     def try_admit(self, frame: HoldFrame) -> bool:
         """Admit the head if its demands fit in every pool."""
-        before = self._kernel.ctx.session
         units, needs = self.header(frame)
         readings = self._readings(frame, units)
         for i, (pool, asked) in enumerate(zip(frame.pools, needs, strict=True)):
@@ -162,11 +160,9 @@ class Holds:
             if reading is not None:
                 need -= reading.in_use
             if not pool.fits(need):
-                self._kernel.ctx.session = before
                 return False
         frame.readings = readings
         self._admit(frame, units, needs)
-        self._kernel.ctx.session = before
         return True
 
     def _admit(self, frame: HoldFrame, units: list[float], needs: list[float]) -> None:
@@ -260,14 +256,13 @@ class Holds:
         pool.changed()
         self._kernel.serve_pools()
 
-    def load(self, s: Session, pool: PoolState, amount: float) -> None:
+    def load(self, s: Session, pool: PoolState, amount: float, counted: float) -> None:
         found = s.innermost(pool)
         if found is None:
             raise RunError("run-amount", f"load {pool.name}: the session holds nothing of it")
         frame, i = found
+        if frame.position[i] + amount > frame.alloc[i]:
+            had, held = f"{amount:g} on top of {frame.position[i]:g} computed", f"the {frame.alloc[i]:g} held"
+            raise RunError("run-amount", f"load {pool.name}: {had} is beyond {held}")
         frame.advanced = True
-        frame.position[i] += amount
-        if frame.position[i] > frame.alloc[i]:
-            raise RunError(
-                "run-amount", f"load {pool.name}: {frame.position[i]:g} is beyond the {frame.alloc[i]:g} held"
-            )
+        frame.position[i] += counted

@@ -94,8 +94,10 @@ class EngineStage(StageState):
                 job.alone = job.frame
         if job.mode != "decode":
             self.prefilling += 1
-        elif job.session is not None and job.session.turn is not None:
-            job.session.turn.settled = True
+        elif job.session is not None:
+            job.session.decodes = True
+            if job.session.turn is not None:
+                job.session.turn.settled = True
         insort(self.jobs, job, key=_service_order)
         self.changed()
 
@@ -167,7 +169,6 @@ class EngineStage(StageState):
 
     def _words_of(self, job: Job) -> list[float]:
         ctx = self.kernel.ctx
-        ctx.session = job.session
         ctx.decoding = 1.0 if job.mode == "decode" else 0.0
         ctx.remaining = job.remaining
         ctx.admission = float(job.session.admission) if job.session is not None else 0.0
@@ -348,6 +349,8 @@ class EngineStage(StageState):
             if job.mode == "decode":
                 decoding.append(job)
             elif job.remaining <= 0:
+                self.figures.decoded(decoding, now)
+                decoding = []
                 self.figures.prefilled(job, now)
             if job.remaining <= 0:
                 self.figures.decoded(decoding, now)
