@@ -287,7 +287,7 @@ def _decodes(request: _Request) -> ir.Expr:
 
 
 def _after(request: _Request, known: ir.Expr | None = None) -> Scope:
-    """The scope of a connector's amounts after the admission: the hit is what was consumed, `known` what exists then."""
+    """The scope of a connector's amounts after the admission: the hit is what was consumed."""
     words = {**request.words(), "hit": request.reused}
     if known is not None:
         words["known"] = known

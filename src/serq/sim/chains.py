@@ -27,8 +27,8 @@ class Entry:
     """Cached content: a session's prefix, or a segment of a chain.
 
     `order` tells when it was released, `place` where it stands among the entries, which decides the order of draws.
-    `owner` can read it while it is live; a dead entry only waits to be evicted, and is `copied` to the next tier as such.
-    `below` counts the entries beneath it in the tree, `pins` what each reader reads of it.
+    `owner` can read it while it is live; a dead entry only waits to be evicted, `copied` to the next tier.  `below`
+    counts the entries beneath it in the tree, `pins` what each reader reads of it.
     """
 
     owner: Session
