@@ -169,7 +169,8 @@ def _hold(
     body = build.block(_work(request, connector, cached=cached and request.memory is not None))
     cache = None if taking.cache is None else _cache(taking.cache, request, header)
     again = build.block([ir.Set(request.known.slot, request.resumed()), ir.Set(request.preempted.slot, ir.Num(1.0))])
-    return ir.Hold(taken.pools, body, taken.reuse, cache, (), taken.prefix, taken.private, None, again)
+    prefix, private = taken.prefix, taken.private
+    return ir.Hold(taken.pools, body, taken.reuse, cache, (), prefix, private, None, again, request.memory)
 
 
 def _taken(taking: tree.Taking, request: _Request, header: Scope, connector: Connector | None) -> _Taken:

@@ -50,6 +50,7 @@ class Holds:
             private_from=stmt.private_from,
             lease_ref=None if stmt.lease is None else self._kernel.pool_ref(stmt.lease.pool),
             lease_time=None if stmt.lease is None else self._kernel.function(stmt.lease.time),
+            cached_of=None if stmt.cached_of is None else self._kernel.pool_ref(stmt.cached_of),
         )
 
     def header(self, frame: HoldFrame) -> tuple[list[float], list[float]]:
@@ -169,14 +170,15 @@ class Holds:
         s, hold, first = frame.session, frame.hold, frame.pools[0]
         first.leave_queue(frame)
         limit = self._limit(frame)
-        cached = 0.0
+        cached, told = 0.0, None if hold.cached_of is None else hold.cached_of(s.attrs)
         for i, pool in enumerate(frame.pools):
             reading, taken = frame.readings[i], 0.0
             if reading is not None:
                 taken = reading.total
             elif hold.cache is not None:
                 taken = pool.consume(s.root, limit)
-            cached = max(cached, taken)
+            if told is None or told is pool:
+                cached = max(cached, taken)
             frame.alloc[i], frame.position[i], frame.released[i] = units[i], taken, False
             pool.hold_units(frame, units[i], reading)
             if pool.spec.reserve_held:

@@ -174,6 +174,7 @@ class CompiledHold:
     private_from: int | None
     lease_ref: Callable[[list[float]], Any] | None
     lease_time: Function | None
+    cached_of: Callable[[list[float]], Any] | None
     body: Ops = field(default_factory=list)
     on_preempt: Ops = field(default_factory=list)
 

@@ -25,7 +25,7 @@ __all__ = ["EngineStage"]
 class EngineStage(StageState):
     """Residents, the iteration that runs, and the one being formed.
 
-    `jobs` stands in the order of service: by the session's latest admission, then by joining.
+    `jobs` stands in the order of service: by the session's latest admission, those without one last, by joining.
     """
 
     def __init__(self, kernel: Kernel, spec: ir.Stage, position: int) -> None:
@@ -372,7 +372,7 @@ class EngineStage(StageState):
 
 
 def _service_order(job: Job) -> tuple[float, int]:
-    """By the session's latest admission, then by joining."""
+    """By the session's latest admission; those never admitted by a hold come last, in the order of joining."""
     session: Session | None = job.session
     admission = session.admission if session is not None else 0
-    return (float(admission), 0) if admission else (0.0, job.order)
+    return (float(admission), 0) if admission else (math.inf, job.order)
