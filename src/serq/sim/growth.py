@@ -56,7 +56,7 @@ class Growth:
                 continue
             ctx = self._kernel.ctx
             ctx.decoding = 1.0 if job is not None and job.mode == "decode" else 0.0
-            ctx.admission = float(found[0].admission)
+            ctx.admission = found[0].admission
             ctx.position = found[0].position[found[1]]
             keys = tuple([key(s.attrs) for key in pool.victim_keys])
             candidates.append(((*keys, -ctx.admission), found[0]))

@@ -194,7 +194,7 @@ class Holds:
             s.attrs[self._kernel.slot_cached] = cached
         frame.advanced = False
         self._admissions += 1
-        s.admission = frame.admission = self._admissions
+        s.admission = frame.admission = float(self._admissions)
         s.holds.append(frame)
         self._kernel.population.make_ready(s)
 

@@ -69,7 +69,7 @@ class Leases:
 
     def _key(self, lease: Lease, keys: tuple[Function, ...]) -> tuple[float, ...]:
         ctx = self._kernel.ctx
-        ctx.admission = float(lease.session.admission)
+        ctx.admission = lease.session.admission
         return tuple([key(lease.session.attrs) for key in keys])
 
     def tick(self, pool: PoolState, period: float) -> None:

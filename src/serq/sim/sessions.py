@@ -7,6 +7,7 @@ unwinds the generator to the hold statement, which then queues again.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -124,7 +125,7 @@ class Session:
         self.joining = False
         self.legs = 0
         self.legs_started = 0
-        self.admission = 0
+        self.admission = math.inf
         self.turn: TurnRecord | None = None if root is None else root.turn
         self.last_token: float | None = None
         self.rows: Sequence[tuple[float, float, float, float]] = () if root is None else root.rows
@@ -193,7 +194,7 @@ class HoldFrame:
     readings: list[Reading | None]
     distinct: bool
     advanced: bool = False
-    admission: int = 0
+    admission: float = math.inf
     joined_at: float = 0.0
     order: int = 0
     preempted: bool = False

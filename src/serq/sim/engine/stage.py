@@ -171,7 +171,7 @@ class EngineStage(StageState):
         ctx = self.kernel.ctx
         ctx.decoding = 1.0 if job.mode == "decode" else 0.0
         ctx.remaining = job.remaining
-        ctx.admission = float(job.session.admission) if job.session is not None else 0.0
+        ctx.admission = job.session.admission if job.session is not None else math.inf
         return job.session.attrs if job.session is not None else self.kernel.no_attrs
 
     def _serve(self, only: Function | None, keys: tuple[Function, ...]) -> None:
@@ -374,5 +374,5 @@ class EngineStage(StageState):
 def _service_order(job: Job) -> tuple[float, int]:
     """By the session's latest admission; those never admitted by a hold come last, in the order of joining."""
     session: Session | None = job.session
-    admission = session.admission if session is not None else 0
-    return (float(admission), 0) if admission else (math.inf, job.order)
+    admission = math.inf if session is None else session.admission
+    return admission, job.order if admission == math.inf else 0
