@@ -72,6 +72,7 @@ class Growth:
         """Take a hold from its session, which queues again (12.7)."""
         s = frame.session
         self.detach(s)
+        s.preempted = True
         pool.preemptions += 1
         at = frame.pools.index(pool)
         position = frame.position[at]

@@ -174,7 +174,7 @@ class Population:
             self.turns += 1
         attrs = s.attrs
         attrs[self.slot_turn] += 1
-        s.last_token, s.decodes = None, False
+        s.last_token, s.decodes, s.preempted = None, False, False
         if s.row < len(s.rows):
             for slot, value in zip(self._row_slots, s.rows[s.row], strict=True):
                 attrs[slot] = value

@@ -100,6 +100,7 @@ class Session:
         "leases",
         "legs",
         "legs_started",
+        "preempted",
         "ready",
         "rng",
         "row",
@@ -131,7 +132,7 @@ class Session:
         self.rows: Sequence[tuple[float, float, float, float]] = () if root is None else root.rows
         self.row: int = 0 if root is None else root.row
         self.stuck = False
-        self.decodes = False
+        self.decodes = self.preempted = False
 
     @property
     def root(self) -> Session:

@@ -87,15 +87,18 @@ class EngineFigures:
     def prefilled(self, job: Job, now: float) -> None:
         """The token at the end of a prefill.
 
-        Until a decode of the turn begins it is the turn's first token anew, unless it resumes after a preemption; and
-        until one of this session begins (a leg decodes by itself), it comes in place of the session's last token.
+        Until a decode of the turn begins it is the turn's first token anew, unless it resumes after a preemption here.
+        It follows the session's last token, or comes in its place where the session (or leg) began no decode and did
+        not return to the engine of the first token after a preemption.
         """
         session = job.session
         if session is None:
             return
         turn = session.turn
         resumes = turn is None or turn.resumed_on is self._engine
-        last = session.last_token if resumes or session.decodes else None
+        again = session.preempted and turn is not None and turn.made_by is self._engine
+        last = session.last_token if turn is None or session.decodes or again else None
+        session.preempted = False
         if last is not None and now >= self._warmup:
             self.gaps.add(now - last, 1)
         session.last_token = now
