@@ -329,15 +329,14 @@ class PoolState:
             del self.prefixes[entry.owner.serial]
 
     def keep(self, owner: Session, size: float, reading: Reading | None = None) -> None:
-        """Leave `size` units as the owner's prefix, in place of any older one; along the chain that was read."""
+        """Leave `size` units, if any, as the owner's prefix in place of an older one; along the chain that was read."""
         if reading is not None:
             self.chains.keep(reading.chain, owner, size)
-        else:
+        elif size > 0:
             self.drop(owner)
-            if size > 0:
-                self.insert(owner, size)
-            elif owner.serial in self._own_places:
-                self._free_places.append(self._own_places.pop(owner.serial))
+            self.insert(owner, size)
+        elif owner.serial in self._own_places:
+            self._free_places.append(self._own_places.pop(owner.serial))
         self.make_room()
 
     def new_entry(self, owner: Session, size: float, parent: Entry | None = None, *, live: bool = True) -> Entry:
