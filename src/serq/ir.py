@@ -208,7 +208,8 @@ class Hold:
 
     `bindings` are the `at admission` values, evaluated anew at every attempt before the amounts and kept as attributes.
     `prefix` is the chain of (key, length); `private_from` the first segment whose key is the session itself, None when
-    all are shared.  `on_preempt` runs when the hold is preempted, before it queues again.
+    all are shared.  `on_preempt` runs when the hold is preempted, before it queues again.  `cached` tells the prefix that
+    was consumed in `cached_of`, without one the largest over the pools.
     """
 
     pools: tuple[HoldPool, ...]
@@ -220,6 +221,7 @@ class Hold:
     private_from: int | None = None
     lease: Lease | None = None
     on_preempt: int | None = None
+    cached_of: Ref | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,8 +238,11 @@ class Shrink:
 
 @dataclass(frozen=True, slots=True)
 class Load:
+    """`amount` tokens arrive and must fit the allocation; all of them, or `counted`, then count as computed."""
+
     pool: Ref
     amount: Expr
+    counted: Expr | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,6 +121,8 @@ def _check(node: Any, program: ir.Program) -> None:
         case ir.Hold():
             for slot, _ in node.bindings:
                 _inside(slot, len(program.attrs), "attribute")
+            if node.cached_of is not None:
+                _reference(node.cached_of, len(program.pools), "pool")
         case ir.Run():
             _check_run(node, program)
         case _:

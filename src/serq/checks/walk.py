@@ -55,6 +55,8 @@ def values(statement: ir.Stmt) -> Iterator[ir.Expr]:
             yield statement.value
         case ir.Grow() | ir.Shrink() | ir.Load():
             yield statement.amount
+            if isinstance(statement, ir.Load) and statement.counted is not None:
+                yield statement.counted
         case ir.Run():
             yield statement.work
             if statement.latency is not None:

@@ -62,12 +62,12 @@ def leased_pool(queue: Queue, at: Place) -> Resource:
 def loading(
     connector: Connector, scope: Scope, loaded: ir.Attr, done: ir.Attr, memory: ir.Ref | None, advance: ir.Expr
 ) -> list[ir.Stmt]:
-    """What happens between the admission and the prefill: the tokens arrive and count as computed."""
+    """What happens between the admission and the prefill: tokens arrive, and `advance` of them count as computed."""
     build = scope.build
     run = copy_run(connector.copy, loaded, scope) if connector.copy else _tier_run(connector, loaded, scope)
     arrive: list[ir.Stmt] = [run]
     if memory is not None:
-        arrive.append(ir.Load(memory, advance))
+        arrive.append(ir.Load(memory, loaded, advance))
     arrive.append(ir.Set(done.slot, ir.Ctx("now")))
     if connector.copy and scope.source is not None:
         _, pool, index = scope.source

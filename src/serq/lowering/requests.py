@@ -53,6 +53,11 @@ class _Request:
     def observe(self, name: str, value: ir.Expr) -> ir.Stmt:
         return ir.Observe(self.build.observe(f"{self.engine.name}.{name}"), value)
 
+    @property
+    def done(self) -> ir.Expr:
+        """Tokens whose content exists once the request has ended."""
+        return binary("+", self.input, self.output)
+
     def resumed(self) -> ir.Expr:
         """Tokens whose content exists once the position is `computed`."""
         computed = ir.Attr(self.build.slots["computed"])
@@ -164,7 +169,8 @@ def _hold(
     body = build.block(_work(request, connector, cached=cached and request.memory is not None))
     cache = None if taking.cache is None else _cache(taking.cache, request, header)
     again = build.block([ir.Set(request.known.slot, request.resumed()), ir.Set(request.preempted.slot, ir.Num(1.0))])
-    return ir.Hold(taken.pools, body, taken.reuse, cache, (), taken.prefix, taken.private, None, again)
+    prefix, private = taken.prefix, taken.private
+    return ir.Hold(taken.pools, body, taken.reuse, cache, (), prefix, private, None, again, request.memory)
 
 
 def _taken(taking: tree.Taking, request: _Request, header: Scope, connector: Connector | None) -> _Taken:
@@ -218,11 +224,10 @@ def _part(part: tree.HoldPart, pool: Resource, ref: ir.Ref, header: Scope, engin
 
 
 def _cache(written: tree.Expression, request: _Request, header: Scope) -> ir.Expr:
-    done = binary("+", request.input, request.output)
     words = {
         "input": request.input,
         "output": request.output,
-        "known": conditional(request.finished, done, request.resumed()),
+        "known": conditional(request.finished, request.done, request.resumed()),
         "preempted": request.preempted,
         "finished": request.finished,
     }
@@ -249,7 +254,7 @@ def _work(request: _Request, connector: Connector | None, *, cached: bool) -> li
         load = connector.load(_after(request))
         steps += [ir.Set(loaded.slot, load), request.observe("loaded", loaded)]
         rest = call("max", ir.Num(1.0), binary("-", left, loaded))
-        left = conditional(binary("==", request.known, ir.Num(0.0)), ir.Num(0.0), rest)
+        left = conditional(binary("==", request.known, ir.Num(0.0)), binary("-", left, loaded), rest)
     steps += [
         ir.Set(request.prefill.slot, left),
         request.observe("reused", request.reused),
@@ -270,7 +275,7 @@ def _work(request: _Request, connector: Connector | None, *, cached: bool) -> li
         ir.Run((stage,), decodes, "decode", memory),
     ]
     if connector is not None:
-        steps += saving(connector, _after(request), request.attr("saved"))
+        steps += saving(connector, _after(request, known=request.done), request.attr("saved"))
     return [*steps, ir.Set(request.finished.slot, ir.Num(1.0))]
 
 
@@ -282,8 +287,10 @@ def _decodes(request: _Request) -> ir.Expr:
     return conditional(binary(">", exist, ir.Num(0.0)), call("max", ir.Num(0.0), binary("-", whole, exist)), first)
 
 
-def _after(request: _Request) -> Scope:
+def _after(request: _Request, known: ir.Expr | None = None) -> Scope:
     """The scope of a connector's amounts after the admission: the hit is what was consumed."""
     words = {**request.words(), "hit": request.reused}
+    if known is not None:
+        words["known"] = known
     inside = engine_scope(request.engine, request.scope).to("statement")
     return inside.but(names={}, request=words, holds=(Frame(frozenset(), True),))

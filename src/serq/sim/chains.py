@@ -27,8 +27,8 @@ class Entry:
     """Cached content: a session's prefix, or a segment of a chain.
 
     `order` tells when it was released, `place` where it stands among the entries, which decides the order of draws.
-    `owner` can read it while it is live; a dead entry only waits to be evicted.  `below` counts the entries beneath it
-    in the tree, `pins` what each reader reads of it.
+    `owner` can read it while it is live; a dead entry only waits to be evicted, `copied` to the next tier.  `below`
+    counts the entries beneath it in the tree, `pins` what each reader reads of it.
     """
 
     owner: Session
@@ -37,6 +37,7 @@ class Entry:
     order: int
     place: int = 0
     live: bool = True
+    copied: Entry | None = None
     parent: Entry | None = None
     segment: Segment | None = None
     below: int = 0

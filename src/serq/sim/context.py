@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from serq.sim.chains import Chain
     from serq.sim.rng import Rng
-    from serq.sim.sessions import Session
 
 __all__ = ["Context", "RunError"]
 
@@ -24,7 +23,7 @@ class RunError(ValueError):
 
 
 class Context:
-    """The clock, the stream that draws, the session that reads, and the context words of the moment.
+    """The clock, the stream that draws, and the context words of the moment.
 
     One object per run: whoever evaluates an expression sets what its moment defines.
     """
@@ -56,7 +55,6 @@ class Context:
         "running_kv_prefill",
         "running_preempted",
         "served",
-        "session",
         "size",
         "tokens",
         "waited",
@@ -97,11 +95,9 @@ class Context:
     waiting_admitted: float
     waiting_count: float
     rng: Rng
-    session: Session | None
 
     def __init__(self, rng: Rng) -> None:
         for name in self.__slots__:
             setattr(self, name, 0.0)
         self.rng = rng
-        self.session = None
         self.chain = None

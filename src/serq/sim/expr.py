@@ -140,7 +140,7 @@ class ExprCompiler:
             stop = expr.ref.base + expr.ref.count
             target = f"_member({letter}[{expr.ref.base}:{stop}], {self._text(expr.ref.index, depth + 1)})"
         if expr.name == "cachedin" or expr.name == "allocated":
-            return f"{target}.q_{expr.name}(c.session)"
+            return f"{target}.q_{expr.name}(a[-1])"
         return f"{target}.q_{expr.name}({self._args(expr.args, depth)})"
 
     def _chain(self, expr: ir.Expr) -> str | None:

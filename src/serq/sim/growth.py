@@ -55,9 +55,8 @@ class Growth:
             if found is None or (found[0].alloc[found[1]] <= 0 and found[0] is not grower):
                 continue
             ctx = self._kernel.ctx
-            ctx.session = s
             ctx.decoding = 1.0 if job is not None and job.mode == "decode" else 0.0
-            ctx.admission = float(found[0].admission)
+            ctx.admission = found[0].admission
             ctx.position = found[0].position[found[1]]
             keys = tuple([key(s.attrs) for key in pool.victim_keys])
             candidates.append(((*keys, -ctx.admission), found[0]))
@@ -73,6 +72,7 @@ class Growth:
         """Take a hold from its session, which queues again (12.7)."""
         s = frame.session
         self.detach(s)
+        s.preempted = True
         pool.preemptions += 1
         at = frame.pools.index(pool)
         position = frame.position[at]
@@ -96,23 +96,20 @@ class Growth:
 
     def _throw(self, s: Session, frame: HoldFrame) -> None:
         ctx = self._kernel.ctx
-        before = ctx.session, ctx.rng, self._kernel.population.running
-        ctx.session, ctx.rng, self._kernel.population.running = s, s.rng, s
+        before = ctx.rng, self._kernel.population.running
+        ctx.rng, self._kernel.population.running = s.rng, s
         try:
             if s.gen is not None:
                 s.gen.throw(PreemptedError(frame))
         except StopIteration:
             s.gen = None
         finally:
-            ctx.session, ctx.rng, self._kernel.population.running = before
+            ctx.rng, self._kernel.population.running = before
 
     def _lose(self, frame: HoldFrame) -> None:
         """Give a preempted hold's units back; with a cache clause its computed part stays."""
         s, hold = frame.session, frame.hold
-        before = self._kernel.ctx.session
-        self._kernel.ctx.session = s
         limit = None if hold.cache is None else self._kernel.holds.cache_limit(hold.cache, s)
-        self._kernel.ctx.session = before
         s.holds.remove(frame)
         for i, pool in enumerate(frame.pools):
             if not frame.released[i]:

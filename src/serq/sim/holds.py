@@ -50,6 +50,7 @@ class Holds:
             private_from=stmt.private_from,
             lease_ref=None if stmt.lease is None else self._kernel.pool_ref(stmt.lease.pool),
             lease_time=None if stmt.lease is None else self._kernel.function(stmt.lease.time),
+            cached_of=None if stmt.cached_of is None else self._kernel.pool_ref(stmt.cached_of),
         )
 
     def header(self, frame: HoldFrame) -> tuple[list[float], list[float]]:
@@ -67,7 +68,6 @@ class Holds:
     def _bind(self, frame: HoldFrame) -> None:
         """Evaluate the bindings, in the context in which the amounts are read."""
         ctx, attrs = self._kernel.ctx, frame.session.attrs
-        ctx.session = frame.session
         if frame.hold.cache is not None:
             ctx.chain = self._chain(frame)
         for slot, binding in frame.hold.bindings:
@@ -152,7 +152,6 @@ class Holds:
 
     def try_admit(self, frame: HoldFrame) -> bool:
         """Admit the head if its demands fit in every pool."""
-        before = self._kernel.ctx.session
         units, needs = self.header(frame)
         readings = self._readings(frame, units)
         for i, (pool, asked) in enumerate(zip(frame.pools, needs, strict=True)):
@@ -162,25 +161,24 @@ class Holds:
             if reading is not None:
                 need -= reading.in_use
             if not pool.fits(need):
-                self._kernel.ctx.session = before
                 return False
         frame.readings = readings
         self._admit(frame, units, needs)
-        self._kernel.ctx.session = before
         return True
 
     def _admit(self, frame: HoldFrame, units: list[float], needs: list[float]) -> None:
         s, hold, first = frame.session, frame.hold, frame.pools[0]
         first.leave_queue(frame)
         limit = self._limit(frame)
-        cached = 0.0
+        cached, told = 0.0, None if hold.cached_of is None else hold.cached_of(s.attrs)
         for i, pool in enumerate(frame.pools):
             reading, taken = frame.readings[i], 0.0
             if reading is not None:
                 taken = reading.total
             elif hold.cache is not None:
                 taken = pool.consume(s.root, limit)
-            cached = max(cached, taken)
+            if told is None or told is pool:
+                cached = max(cached, taken)
             frame.alloc[i], frame.position[i], frame.released[i] = units[i], taken, False
             pool.hold_units(frame, units[i], reading)
             if pool.spec.reserve_held:
@@ -196,7 +194,7 @@ class Holds:
             s.attrs[self._kernel.slot_cached] = cached
         frame.advanced = False
         self._admissions += 1
-        s.admission = frame.admission = self._admissions
+        s.admission = frame.admission = float(self._admissions)
         s.holds.append(frame)
         self._kernel.population.make_ready(s)
 
@@ -260,14 +258,13 @@ class Holds:
         pool.changed()
         self._kernel.serve_pools()
 
-    def load(self, s: Session, pool: PoolState, amount: float) -> None:
+    def load(self, s: Session, pool: PoolState, amount: float, counted: float) -> None:
         found = s.innermost(pool)
         if found is None:
             raise RunError("run-amount", f"load {pool.name}: the session holds nothing of it")
         frame, i = found
+        if frame.position[i] + amount > frame.alloc[i]:
+            had, held = f"{amount:g} on top of {frame.position[i]:g} computed", f"the {frame.alloc[i]:g} held"
+            raise RunError("run-amount", f"load {pool.name}: {had} is beyond {held}")
         frame.advanced = True
-        frame.position[i] += amount
-        if frame.position[i] > frame.alloc[i]:
-            raise RunError(
-                "run-amount", f"load {pool.name}: {frame.position[i]:g} is beyond the {frame.alloc[i]:g} held"
-            )
+        frame.position[i] += counted

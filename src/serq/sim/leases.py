@@ -69,11 +69,8 @@ class Leases:
 
     def _key(self, lease: Lease, keys: tuple[Function, ...]) -> tuple[float, ...]:
         ctx = self._kernel.ctx
-        before, ctx.session = ctx.session, lease.session
-        ctx.admission = float(lease.session.admission)
-        found = tuple([key(lease.session.attrs) for key in keys])
-        ctx.session = before
-        return found
+        ctx.admission = lease.session.admission
+        return tuple([key(lease.session.attrs) for key in keys])
 
     def tick(self, pool: PoolState, period: float) -> None:
         """Give leases that were set aside back, in `suspend` order, as far as they fit."""

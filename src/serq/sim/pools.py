@@ -120,7 +120,7 @@ class PoolState:
         return float(len(self.front) + len(self.waiting))
 
     def q_cachedin(self, session: Session) -> float:
-        return self.chains.available(self.kernel.ctx.chain, session.root)
+        return self.round_down(self.chains.available(self.kernel.ctx.chain, session.root))
 
     def q_allocated(self, session: Session) -> float:
         return session.allocated(self)
@@ -214,7 +214,6 @@ class PoolState:
 
     def _queue_key(self, frame: HoldFrame) -> tuple[float, ...]:
         ctx = self.kernel.ctx
-        ctx.session = frame.session
         ctx.waited = ctx.now - frame.joined_at
         return (*(key(frame.session.attrs) for key in self.queue_keys), float(frame.order))
 
@@ -277,18 +276,18 @@ class PoolState:
             self._evict_from(entry, self.used + self.cached - self.cap)
 
     def _evict_from(self, entry: Entry, excess: float) -> None:
-        size = entry.size
-        piece = size
+        piece = entry.size
         if self.block is not None:
-            blocks = 1.0 if self.evict_keys else max(math.ceil(excess / self.block), 1)
-            piece = min(size, blocks * self.block)
+            one_by_one = self.evict_keys or self.spec.spill is not None
+            blocks = 1.0 if one_by_one else max(math.ceil(excess / self.block), 1)
+            piece = min(piece, blocks * self.block)
         entry.size -= piece
         self.cached -= piece
         self.evicted_units += piece
         if entry.size <= 0:
             self.evicted_entries += 1
             self.remove_entry(entry)
-            self._spill(entry, size)
+        self._spill(entry, piece)
 
     def _victim_entry(self) -> Entry | None:
         """The entry to evict; a segment that is read, or has others below it, stays.
@@ -304,17 +303,16 @@ class PoolState:
         for entry in self._places:
             if entry is None or entry.below or entry.pins:
                 continue
-            self._entry_context(entry)
+            self._entry_context(entry, entry.size)
             key = (*[key(entry.owner.attrs) for key in self.evict_keys], entry.order)
             if best is None or key < best[0]:
                 best = (key, entry)
         ctx.rng = rng
         return None if best is None else best[1]
 
-    def _entry_context(self, entry: Entry) -> None:
+    def _entry_context(self, entry: Entry, size: float) -> None:
         ctx = self.kernel.ctx
-        ctx.session = entry.owner
-        ctx.size, ctx.last = entry.size, entry.released_at
+        ctx.size, ctx.last = size, entry.released_at
         ctx.age = ctx.now - entry.released_at
         ctx.waiting = 1.0 if entry.live and self.kernel.holds.waits_in_queue(entry.owner) else 0.0
 
@@ -331,23 +329,22 @@ class PoolState:
             del self.prefixes[entry.owner.serial]
 
     def keep(self, owner: Session, size: float, reading: Reading | None = None) -> None:
-        """Leave `size` units as the owner's prefix, in place of any older one; along the chain that was read."""
+        """Leave `size` units, if any, as the owner's prefix in place of an older one; along the chain that was read."""
         if reading is not None:
             self.chains.keep(reading.chain, owner, size)
-        else:
+        elif size > 0:
             self.drop(owner)
-            if size > 0:
-                self.insert(owner, size)
-            elif owner.serial in self._own_places:
-                self._free_places.append(self._own_places.pop(owner.serial))
+            self.insert(owner, size)
+        elif owner.serial in self._own_places:
+            self._free_places.append(self._own_places.pop(owner.serial))
         self.make_room()
 
-    def new_entry(self, owner: Session, size: float, parent: Entry | None = None) -> Entry:
-        entry = Entry(owner, size, self.kernel.ctx.now, self.kernel.next_order(), parent=parent)
+    def new_entry(self, owner: Session, size: float, parent: Entry | None = None, *, live: bool = True) -> Entry:
+        entry = Entry(owner, size, self.kernel.ctx.now, self.kernel.next_order(), live=live, parent=parent)
         if parent is not None:
             parent.below += 1
         self.entries[entry.order] = entry
-        self._put(entry, self._own_places.pop(owner.serial, None) if parent is None else None)
+        self._put(entry, self._own_places.pop(owner.serial, None) if live and parent is None else None)
         self.cached += size
         return entry
 
@@ -368,6 +365,23 @@ class PoolState:
 
     def insert(self, owner: Session, size: float) -> None:
         self.prefixes[owner.serial] = self.new_entry(owner, size)
+
+    def receive(self, evicted: Entry, size: float) -> None:
+        """Take what another pool evicted of an entry, on top of what is here of it; what nobody could read stays so.
+
+        Room is made for what was here before; what comes may exceed the capacity until the next eviction.
+        """
+        self.make_room()
+        here = self.prefixes.get(evicted.owner.serial) if evicted.live else evicted.copied
+        if here is not None and here.size > 0:
+            here.size += size
+            self.cached += size
+            self.renew(here)
+        elif evicted.live:
+            self.insert(evicted.owner, size)
+        else:
+            evicted.copied = self.new_entry(evicted.owner, size, live=False)
+        self.changed()
 
     def discard(self, entry: Entry) -> None:
         self.cached -= entry.size
@@ -414,7 +428,7 @@ class PoolState:
     # --- the next tier ------------------------------------------------------------------------------------------------
 
     def _spill(self, entry: Entry, size: float) -> None:
-        """Copy a completely evicted entry to the next tier."""
+        """Copy what was evicted of an entry to the next tier."""
         spec = self.spec.spill
         if (
             spec is None
@@ -425,19 +439,13 @@ class PoolState:
         ):
             return
         kernel, ctx, attrs = self.kernel, self.kernel.ctx, entry.owner.attrs
-        before = ctx.session
-        ctx.session, ctx.size = entry.owner, size
-        ctx.last, ctx.age = entry.released_at, ctx.now - entry.released_at
+        self._entry_context(entry, size)
         when, work = self.spill_when(attrs), self.spill_work(attrs)
         tier: PoolState = kernel.pool_ref(spec.tier)(attrs)
         link: StageState = kernel.stage_ref(spec.via)(attrs)
-        ctx.session = before
         if not when:
             return
         self.spills += 1
-        tier.make_room()
-        tier.drop(entry.owner)
-        tier.insert(entry.owner, size)
-        tier.changed()
+        tier.receive(entry, size)
         if work > 0:
             link.join(Job(None, [link], work, "plain", ctx.now))

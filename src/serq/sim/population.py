@@ -92,11 +92,10 @@ class Population:
     def immediate(self, ops: Ops, s: Session, rng: Rng) -> None:
         """Run statements that cannot wait, on a stream of their own."""
         ctx = self._kernel.ctx
-        before = ctx.session, ctx.rng
-        ctx.session, ctx.rng = s, rng
+        before, ctx.rng = ctx.rng, rng
         for _, op in ops:
             op(s)
-        ctx.session, ctx.rng = before
+        ctx.rng = before
 
     def _life(self, s: Session) -> Any:
         try:
@@ -133,7 +132,7 @@ class Population:
         leg = Session(
             self._kernel,
             s.serial,
-            list(s.attrs),
+            s.attrs[:-1],
             Rng(stream_seed(self._kernel.program.seed, s.serial, index, 3)),
             s.root,
         )
@@ -175,7 +174,7 @@ class Population:
             self.turns += 1
         attrs = s.attrs
         attrs[self.slot_turn] += 1
-        s.last_token = None
+        s.last_token, s.decodes, s.preempted = None, False, False
         if s.row < len(s.rows):
             for slot, value in zip(self._row_slots, s.rows[s.row], strict=True):
                 attrs[slot] = value
@@ -211,8 +210,8 @@ class Population:
     def resume(self, s: Session) -> None:
         """Let a session run until it waits or ends."""
         ctx = self._kernel.ctx
-        before = ctx.session, ctx.rng, self.running
-        ctx.session, ctx.rng, self.running = s, s.rng, s
+        before = ctx.rng, self.running
+        ctx.rng, self.running = s.rng, s
         s.ready = False
         if ctx.now != self._wakeup_at:
             self._wakeup_at = ctx.now
@@ -227,7 +226,7 @@ class Population:
         except StopIteration:
             s.gen = None
         finally:
-            ctx.session, ctx.rng, self.running = before
+            ctx.rng, self.running = before
 
     def run_now(self, s: Session) -> None:
         """Resume a ready session at once, through runs of zero work too, until it really waits or ends."""

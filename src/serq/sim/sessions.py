@@ -7,6 +7,7 @@ unwinds the generator to the hold statement, which then queues again.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -65,8 +66,8 @@ class TurnEndError(Exception):
 class TurnRecord:
     """What the client sees of one turn.
 
-    `settled` once a decode has begun, `decoded` once it made a token.  `made_by` is the engine of the first token,
-    `resumed_on` the same after a preemption there, until the turn has recovered.
+    `settled` once a decode has begun: the first token stays.  `made_by` is the engine of the first token, `resumed_on`
+    the same after a preemption there, until the turn has recovered.
     """
 
     session: int
@@ -75,18 +76,21 @@ class TurnRecord:
     first: float | None = None
     tokens: int = 0
     settled: bool = False
-    decoded: bool = False
     made_by: Any = None
     resumed_on: Any = None
 
 
 class Session:
-    """One client conversation, or a leg of it (`root` is then the session that forked it)."""
+    """One client conversation, or a leg of it (`root` is then the session that forked it).
+
+    `attrs` are its values and, last, the session itself: whoever evaluates an expression on them reads as this session.
+    """
 
     __slots__ = (
         "_forked_from",
         "admission",
         "attrs",
+        "decodes",
         "gen",
         "holds",
         "job",
@@ -96,6 +100,7 @@ class Session:
         "leases",
         "legs",
         "legs_started",
+        "preempted",
         "ready",
         "rng",
         "row",
@@ -109,7 +114,7 @@ class Session:
     def __init__(self, kernel: Kernel, serial: int, attrs: list[float], rng: Rng, root: Session | None = None) -> None:
         self.kernel = kernel
         self.serial = serial
-        self.attrs = attrs
+        self.attrs: list[Any] = [*attrs, self]
         self.rng = rng
         self._forked_from = root
         self.gen: Wait | None = None
@@ -121,12 +126,13 @@ class Session:
         self.joining = False
         self.legs = 0
         self.legs_started = 0
-        self.admission = 0
+        self.admission = math.inf
         self.turn: TurnRecord | None = None if root is None else root.turn
         self.last_token: float | None = None
         self.rows: Sequence[tuple[float, float, float, float]] = () if root is None else root.rows
         self.row: int = 0 if root is None else root.row
         self.stuck = False
+        self.decodes = self.preempted = False
 
     @property
     def root(self) -> Session:
@@ -170,6 +176,7 @@ class CompiledHold:
     private_from: int | None
     lease_ref: Callable[[list[float]], Any] | None
     lease_time: Function | None
+    cached_of: Callable[[list[float]], Any] | None
     body: Ops = field(default_factory=list)
     on_preempt: Ops = field(default_factory=list)
 
@@ -188,7 +195,7 @@ class HoldFrame:
     readings: list[Reading | None]
     distinct: bool
     advanced: bool = False
-    admission: int = 0
+    admission: float = math.inf
     joined_at: float = 0.0
     order: int = 0
     preempted: bool = False
@@ -340,9 +347,11 @@ class StatementCompiler:
 
     def _load(self, stmt: ir.Load) -> tuple[bool, Callable[[Session], Any]]:
         kernel, amount, pool_of = self._kernel, self._kernel.function(stmt.amount), self._kernel.pool_ref(stmt.pool)
+        counted = kernel.optional(stmt.counted)
 
         def op(s: Session) -> None:
-            kernel.holds.load(s, pool_of(s.attrs), kernel.amount(amount(s.attrs), "load"))
+            arrives = kernel.amount(amount(s.attrs), "load")
+            kernel.holds.load(s, pool_of(s.attrs), arrives, arrives if counted is None else counted(s.attrs))
 
         return False, op
 

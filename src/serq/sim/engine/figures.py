@@ -9,7 +9,6 @@ from serq.sim.stats import TimeAverage
 
 if TYPE_CHECKING:
     from serq.sim.engine.stage import EngineStage
-    from serq.sim.sessions import TurnRecord
     from serq.sim.stages import Job
 
 __all__ = ["EngineFigures"]
@@ -77,7 +76,6 @@ class EngineFigures:
                 before, count = last, 1
             turn = session.turn
             if turn is not None:
-                turn.decoded = True
                 if turn.first is None:
                     turn.first, turn.made_by = now, self._engine
                     turn.tokens = max(turn.tokens, 1)
@@ -87,27 +85,29 @@ class EngineFigures:
             self.gaps.add(now - before, count)
 
     def prefilled(self, job: Job, now: float) -> None:
-        """The token at the end of a prefill: the turn's first one anew while nothing was decoded, unless it resumes."""
+        """The token at the end of a prefill.
+
+        Until a decode of the turn begins it is the turn's first token anew, unless it resumes after a preemption here.
+        It follows the session's last token, or comes in its place where the session (or leg) began no decode and did
+        not return to the engine of the first token after a preemption.
+        """
         session = job.session
         if session is None:
             return
         turn = session.turn
-        anew = turn is not None and turn.first is not None and self._replaces_first(turn)
-        if anew:
-            session.last_token = None
-        last = session.last_token
+        resumes = turn is None or turn.resumed_on is self._engine
+        again = session.preempted and turn is not None and turn.made_by is self._engine
+        last = session.last_token if turn is None or session.decodes or again else None
+        session.preempted = False
         if last is not None and now >= self._warmup:
             self.gaps.add(now - last, 1)
         session.last_token = now
         if turn is None:
             return
-        if turn.first is None or anew:
+        if turn.first is None or not (turn.settled or resumes):
             turn.first, turn.made_by = now, self._engine
             turn.tokens = max(turn.tokens, 1)
         else:
             turn.tokens += 1
-        if turn.resumed_on is self._engine:
+        if resumes:
             turn.resumed_on = None
-
-    def _replaces_first(self, turn: TurnRecord) -> bool:
-        return not turn.decoded and turn.resumed_on is not self._engine

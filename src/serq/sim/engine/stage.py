@@ -25,7 +25,7 @@ __all__ = ["EngineStage"]
 class EngineStage(StageState):
     """Residents, the iteration that runs, and the one being formed.
 
-    `jobs` stands in the order of service: by the session's latest admission, then by joining.
+    `jobs` stands in the order of service: by the session's latest admission, those without one last, by joining.
     """
 
     def __init__(self, kernel: Kernel, spec: ir.Stage, position: int) -> None:
@@ -94,8 +94,10 @@ class EngineStage(StageState):
                 job.alone = job.frame
         if job.mode != "decode":
             self.prefilling += 1
-        elif job.session is not None and job.session.turn is not None:
-            job.session.turn.settled = True
+        elif job.session is not None:
+            job.session.decodes = True
+            if job.session.turn is not None:
+                job.session.turn.settled = True
         insort(self.jobs, job, key=_service_order)
         self.changed()
 
@@ -167,10 +169,9 @@ class EngineStage(StageState):
 
     def _words_of(self, job: Job) -> list[float]:
         ctx = self.kernel.ctx
-        ctx.session = job.session
         ctx.decoding = 1.0 if job.mode == "decode" else 0.0
         ctx.remaining = job.remaining
-        ctx.admission = float(job.session.admission) if job.session is not None else 0.0
+        ctx.admission = job.session.admission if job.session is not None else math.inf
         return job.session.attrs if job.session is not None else self.kernel.no_attrs
 
     def _serve(self, only: Function | None, keys: tuple[Function, ...]) -> None:
@@ -348,6 +349,8 @@ class EngineStage(StageState):
             if job.mode == "decode":
                 decoding.append(job)
             elif job.remaining <= 0:
+                self.figures.decoded(decoding, now)
+                decoding = []
                 self.figures.prefilled(job, now)
             if job.remaining <= 0:
                 self.figures.decoded(decoding, now)
@@ -369,7 +372,7 @@ class EngineStage(StageState):
 
 
 def _service_order(job: Job) -> tuple[float, int]:
-    """By the session's latest admission, then by joining."""
+    """By the session's latest admission; those never admitted by a hold come last, in the order of joining."""
     session: Session | None = job.session
-    admission = session.admission if session is not None else 0
-    return (float(admission), 0) if admission else (0.0, job.order)
+    admission = math.inf if session is None else session.admission
+    return admission, job.order if admission == math.inf else 0
