@@ -129,9 +129,7 @@ class ProfilingDataSource(DataSourcePerformanceModel):
         """What answers an entry's operators; the first rule that applies wins."""
         context, mode = self.context, entry.query_mode
         if "family" in entry.facts:
-            from tensor_cast.performance_model.profiling_database.exact.tabulated import lookup_tabulated
-
-            return lambda leaf: lookup_tabulated(context, leaf, entry)
+            return lambda leaf: self._at_coordinates(leaf, entry)
         if entry.composite:
             return lambda leaf: lookup_composite(context, leaf, entry)
         if entry.category == "communication":

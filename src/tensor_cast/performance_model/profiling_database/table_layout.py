@@ -6,6 +6,7 @@ tables:
     axes: {M: m, K: k, N: n}            # axis name: column, or a list of columns to be added
     regime: {quant: gemm_dtype}         # fact name: column
     constants: {phase: prefill}         # facts that hold for every row of the table
+    assumed: {topk: 2048}               # the same for facts that an operator may leave out; a list allows several
     where: {beam_width: 1}              # rows that differ are left out, with a count
     variant: kernel_source              # which kernel ran; never mixed in one answer
     add: quantize/scale_matrix_perf     # a second table, added at equal coordinates
@@ -35,6 +36,7 @@ _FIELDS: Final = (
     "derive",
     "values",
     "constants",
+    "assumed",
     "defaults",
     "where",
     "variant",
@@ -66,6 +68,7 @@ class TableLayout:
     derive: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     defaults: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     values: Mapping[str, Mapping[Any, Any]] = field(default_factory=lambda: MappingProxyType({}))
+    assumed: Mapping[str, tuple[Any, ...]] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -108,24 +111,29 @@ def _layout(kernel: str, value: Any, located: LocatedYaml, unknown: list[str]) -
     }
     if not axes:
         raise located.error((*keys, "axes"), "a table needs at least one axis")
-    where = {
-        str(column): tuple(item) if isinstance(item, list) else (item,)
-        for column, item in _map(value, "where", located, keys).items()
-    }
     return TableLayout(
         kernel,
         tuple(files),
         MappingProxyType(axes),
         MappingProxyType({str(k): str(v) for k, v in _map(value, "regime", located, keys).items()}),
         MappingProxyType(dict(_map(value, "constants", located, keys))),
-        MappingProxyType(where),
+        MappingProxyType(_allowed(value, "where", located, keys)),
         _text(value, "variant", located, keys),
         _text(value, "add", located, keys),
         _names(value, "metadata", located, keys),
         MappingProxyType(_rules(value, located, keys)),
         MappingProxyType(dict(_map(value, "defaults", located, keys))),
         MappingProxyType(_spellings(value, located, keys)),
+        MappingProxyType(_allowed(value, "assumed", located, keys)),
     )
+
+
+def _allowed(
+    value: dict[Any, Any], key: str, located: LocatedYaml, keys: tuple[object, ...]
+) -> dict[str, tuple[Any, ...]]:
+    """Name to its allowed values; one value may stand without a list."""
+    found = _map(value, key, located, keys).items()
+    return {str(name): tuple(item) if isinstance(item, list) else (item,) for name, item in found}
 
 
 def _rules(value: dict[Any, Any], located: LocatedYaml, keys: tuple[object, ...]) -> dict[str, str]:

@@ -15,11 +15,14 @@ from tensor_cast.performance_model.profiling_database.column_facts.facts import 
     base_name,
     count_attr,
     missing,
+    refuse,
     required_role,
     table_dtype,
     text_attr,
 )
+from tensor_cast.performance_model.profiling_database.column_facts.operands import settle_operands
 from tensor_cast.performance_model.profiling_database.column_facts.request_lengths import uniform_lengths
+from tensor_cast.performance_model.profiling_database.data_source import MissReason
 
 __all__ = ["describe_sparse_attention"]
 
@@ -27,15 +30,22 @@ __all__ = ["describe_sparse_attention"]
 def describe_sparse_attention(leaf: LeafOp, constants: Mapping[str, Any]) -> ColumnFacts:
     """Axes isl, step, kv, tokens; facts phase, batch_size, num_heads, model, compress_ratio, dtype, kv_dtype, topk.
 
-    Phase is decode where each request brings one token.  `num_heads` is the query's unless the leaf says otherwise:
-    the tables list the model's attention heads, also for its indexer.  `compress_ratio` is 1 unless given.
+    Phase is decode where each request brings one token.  The tables list the model's attention heads, also for its
+    indexer: a leaf that gives `num_heads` beside an indexer's own heads asks for `index_heads` as well.
+    `compress_ratio` is 1 unless given.  `topk` is "all" where the indices hold the window and every compressed token,
+    None where the leaf does not say.
     """
     query = required_role(leaf, "query")
-    cache = required_role(leaf, "indexer_cache") if base_name(leaf) == "quant_lightning_indexer" else _kv(leaf)
+    settle_operands(leaf, constants)
+    indexer = base_name(leaf) == "quant_lightning_indexer"
+    cache = required_role(leaf, "indexer_cache") if indexer else _kv(leaf)
     tokens, heads = _tokens_and_heads(query)
     lengths = uniform_lengths(leaf, tokens)
     ratio = count_attr(leaf, constants, "compress_ratio")
     given = count_attr(leaf, constants, "num_heads")
+    if given not in (None, heads) and not indexer:
+        hint = f"num_heads {given} and a query of {heads} heads contradict each other"
+        raise refuse(MissReason.TARGET_UNAVAILABLE, "num_heads", hint)
     regime = {
         "phase": "decode" if lengths.isl == 1 else "prefill",
         "batch_size": lengths.batch_size,
@@ -44,7 +54,8 @@ def describe_sparse_attention(leaf: LeafOp, constants: Mapping[str, Any]) -> Col
         "compress_ratio": 1 if ratio is None else ratio,
         "dtype": table_dtype(query),
         "kv_dtype": table_dtype(cache),
-        "topk": _selected(leaf, constants),
+        "topk": _selected(leaf, constants, lengths.kv, ratio or 1),
+        "index_heads": heads if indexer and given not in (None, heads) else None,
     }
     axes = {
         "isl": float(lengths.isl),
@@ -57,7 +68,7 @@ def describe_sparse_attention(leaf: LeafOp, constants: Mapping[str, Any]) -> Col
 
 def _kv(leaf: LeafOp) -> TensorSpec:
     """The cache: in a prefill `kv` holds the fresh values and `kv_dependency` the cache, if it is passed."""
-    return leaf.role("kv_dependency") or required_role(leaf, "kv", "kv_cache")
+    return required_role(leaf, "kv_dependency", "kv", "kv_cache")
 
 
 def _tokens_and_heads(query: TensorSpec) -> tuple[int, int]:
@@ -71,9 +82,11 @@ def _tokens_and_heads(query: TensorSpec) -> tuple[int, int]:
     )
 
 
-def _selected(leaf: LeafOp, constants: Mapping[str, Any]) -> int | None:
+def _selected(leaf: LeafOp, constants: Mapping[str, Any], kv: int, ratio: int) -> int | str | None:
     """Tokens selected per query token: the width of the index tensor, else the configured limit; None if neither."""
     indices = leaf.role("topk_indices")
-    if indices is not None and indices.shape:
-        return indices.shape[-1]
-    return count_attr(leaf, constants, "topk_limit")
+    if indices is None or not indices.shape:
+        return count_attr(leaf, constants, "topk_limit")
+    window = count_attr(leaf, constants, "sliding_window")
+    everything = ratio > 1 and window is not None and indices.shape[-1] == window + -(-kv // ratio)
+    return "all" if everything else indices.shape[-1]

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import combinations
+from typing import Any
 
 from tensor_cast.leaf import LeafOp
-from tensor_cast.performance_model.profiling_database.column_facts import describe
+from tensor_cast.performance_model.profiling_database.column_facts import ColumnFacts, describe
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
 from tensor_cast.performance_model.profiling_database.exact.context import ExactContext
 from tensor_cast.performance_model.profiling_database.kernel_table import ColumnTable, TensorTable
@@ -47,6 +48,10 @@ class TabulatedPath(OperatorPath):
         for name in (*table.fact_names, *table.constants):
             if name not in facts.regime:
                 return Miss(MissReason.SEMANTIC_FIELD_MISSING, name, {"attempted_kernel_types": [table.kernel]})
+        contradicted = _contradicted(table, facts)
+        if contradicted:
+            details = {"attempted_kernel_types": [table.kernel], "regime_differs_in": contradicted}
+            return Miss(MissReason.REGIME_KEY_UNMATCHED, details=details)
         axes = {axis: float(facts.axes[axis]) for axis in table.axes if axis in facts.axes}
         regime = tuple((name, facts.regime[name]) for name in (*table.constants, *table.fact_names))
         if len(axes) < len(table.axes):
@@ -58,3 +63,13 @@ class TabulatedPath(OperatorPath):
         self, table: TensorTable, row: int, entry: OperatorEntry, policy: KernelPolicy, view: str = ""
     ) -> Candidate | str:
         return "not_a_column_table"
+
+
+def _contradicted(table: ColumnTable, facts: ColumnFacts) -> dict[str, dict[str, Any]]:
+    """Facts the table assumes and the leaf states otherwise."""
+    stated = {name: facts.regime.get(name) for name in table.assumed}
+    return {
+        name: {"asked": stated[name], "measured": " or ".join(map(str, allowed))}
+        for name, allowed in table.assumed.items()
+        if stated[name] is not None and stated[name] not in allowed
+    }

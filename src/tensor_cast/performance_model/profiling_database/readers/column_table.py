@@ -71,6 +71,7 @@ def _table(
         ambiguous=points.ambiguous | doubtful[source],
         report=report,
         constants=dict(layout.constants),
+        assumed=dict(layout.assumed),
     )
 
 
