@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from tensor_cast.performance_model.profiling_database.table_layout import Assumption
+
     FloatArray = NDArray[np.float64]
     IntArray = NDArray[np.int64]
     BoolArray = NDArray[np.bool_]
@@ -234,7 +236,7 @@ class ColumnTable:
     ambiguous: BoolArray
     report: LoadReport
     constants: Mapping[str, Any] = field(default_factory=dict)
-    assumed: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    assumed: Mapping[str, Assumption] = field(default_factory=dict)
     synthetic: bool = False
 
     def __len__(self) -> int:

@@ -6,7 +6,8 @@ tables:
     axes: {M: m, K: k, N: n}            # axis name: column, or a list of columns to be added
     regime: {quant: gemm_dtype}         # fact name: column
     constants: {phase: prefill}         # facts that hold for every row of the table
-    assumed: {topk: 2048}               # the same for facts that an operator may leave out; a list allows several
+    assumed: {topk: 2048}               # the same for facts that an operator may leave out; a list allows several,
+                                        # {model: {NAME: 2048}} says it for rows whose fact `model` is NAME
     where: {beam_width: 1}              # rows that differ are left out, with a count
     variant: kernel_source              # which kernel ran; never mixed in one answer
     add: quantize/scale_matrix_perf     # a second table, added at equal coordinates
@@ -45,6 +46,9 @@ _FIELDS: Final = (
     "notes",
 )
 
+# the allowed values of a fact; or a fact, and the allowed values for each of its values
+Assumption = tuple[Any, ...] | Mapping[str, Mapping[Any, Any]]
+
 # rule -> the columns it reads.  `kv_head_class`: "MHA" where KV heads equal query heads, else the number of KV heads;
 # `phase_of_isl`: "decode" where a request brings one new token, else "prefill".
 DERIVED_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
@@ -68,7 +72,7 @@ class TableLayout:
     derive: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     defaults: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     values: Mapping[str, Mapping[Any, Any]] = field(default_factory=lambda: MappingProxyType({}))
-    assumed: Mapping[str, tuple[Any, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    assumed: Mapping[str, Assumption] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -117,23 +121,36 @@ def _layout(kernel: str, value: Any, located: LocatedYaml, unknown: list[str]) -
         MappingProxyType(axes),
         MappingProxyType({str(k): str(v) for k, v in _map(value, "regime", located, keys).items()}),
         MappingProxyType(dict(_map(value, "constants", located, keys))),
-        MappingProxyType(_allowed(value, "where", located, keys)),
+        MappingProxyType({str(k): _several(v) for k, v in _map(value, "where", located, keys).items()}),
         _text(value, "variant", located, keys),
         _text(value, "add", located, keys),
         _names(value, "metadata", located, keys),
         MappingProxyType(_rules(value, located, keys)),
         MappingProxyType(dict(_map(value, "defaults", located, keys))),
         MappingProxyType(_spellings(value, located, keys)),
-        MappingProxyType(_allowed(value, "assumed", located, keys)),
+        MappingProxyType(_assumed(value, located, keys)),
     )
 
 
-def _allowed(
-    value: dict[Any, Any], key: str, located: LocatedYaml, keys: tuple[object, ...]
-) -> dict[str, tuple[Any, ...]]:
-    """Name to its allowed values; one value may stand without a list."""
-    found = _map(value, key, located, keys).items()
-    return {str(name): tuple(item) if isinstance(item, list) else (item,) for name, item in found}
+def _several(value: Any) -> tuple[Any, ...]:
+    """One value may stand without a list."""
+    return tuple(value) if isinstance(value, list) else (value,)
+
+
+def _assumed(value: dict[Any, Any], located: LocatedYaml, keys: tuple[object, ...]) -> dict[str, Assumption]:
+    read: dict[str, Assumption] = {}
+    for name, item in _map(value, "assumed", located, keys).items():
+        if not isinstance(item, dict):
+            read[str(name)] = _several(item)
+            continue
+        place = (*keys, "assumed", name)
+        choices = {str(fact): _map(item, fact, located, place) for fact in item}
+        if len(choices) != 1:
+            raise located.error(
+                place, f"expected one fact that the value depends on, got {', '.join(choices) or 'none'}"
+            )
+        read[str(name)] = {fact: {key: _several(one) for key, one in found.items()} for fact, found in choices.items()}
+    return read
 
 
 def _rules(value: dict[Any, Any], located: LocatedYaml, keys: tuple[object, ...]) -> dict[str, str]:

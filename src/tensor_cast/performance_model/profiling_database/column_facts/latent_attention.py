@@ -88,9 +88,9 @@ def _projection(leaf: LeafOp, constants: Mapping[str, Any]) -> ColumnFacts:
 
 
 def _block(leaf: LeafOp, constants: Mapping[str, Any]) -> ColumnFacts:
-    """Facts phase, model, gemm_type, dtype, kv_dtype of a block with its projections.
+    """Facts phase, model, gemm_type, dtype, kv_dtype, hidden_size, cache_width of a block with its projections.
 
-    Hidden and latent sizes are no columns of the tables: `model` stands for them.
+    Hidden and latent sizes are no columns of the tables: `model` stands for them, and a layout may assume them.
     """
     hidden, cache = required_role(leaf, "hidden"), required_role(leaf, "kv_cache")
     heads = count_attr(leaf, constants, "num_heads")
@@ -103,6 +103,8 @@ def _block(leaf: LeafOp, constants: Mapping[str, Any]) -> ColumnFacts:
         "gemm_type": text_attr(leaf, constants, "gemm_type", "give attrs.gemm_type: bfloat16, fp8_block or nvfp4"),
         "dtype": _attention_dtype(leaf, hidden),
         "kv_dtype": table_dtype(cache),
+        "hidden_size": hidden.shape[-1],
+        "cache_width": cache.shape[-1],
     }
     return ColumnFacts(length_axes(lengths.isl, lengths.kv, lengths.batch_size, heads), regime)
 

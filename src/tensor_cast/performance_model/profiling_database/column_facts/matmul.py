@@ -61,7 +61,9 @@ def _columns(weight: TensorSpec, reduced: int, *, packed_by_operator: bool) -> i
     if len(found) == 1:
         return found.pop()
     if found:
-        hint = f"weight {weight.shape} has K={reduced} of x packed in one dimension or plain in the other: give (K/2, N)"
+        hint = (
+            f"weight {weight.shape} has K={reduced} of x packed in one dimension or plain in the other: give (K/2, N)"
+        )
         raise refuse(MissReason.TARGET_UNAVAILABLE, "weight", hint)
     size = f"K/2={reduced / 2:g}, two values of K in an element," if packed else f"K={reduced}"
     hint = f"neither dimension of weight {weight.shape} is {size} of x {reduced} wide"

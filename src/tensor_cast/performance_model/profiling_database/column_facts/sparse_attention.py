@@ -6,6 +6,7 @@ a median factor of 5.7.  A lookup therefore fixes `batch_size` and moves along i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,6 +18,7 @@ from tensor_cast.performance_model.profiling_database.column_facts.facts import 
     missing,
     refuse,
     required_role,
+    shaped,
     table_dtype,
     text_attr,
 )
@@ -40,6 +42,7 @@ def describe_sparse_attention(leaf: LeafOp, constants: Mapping[str, Any]) -> Col
     indexer = base_name(leaf) == "quant_lightning_indexer"
     cache = required_role(leaf, "indexer_cache") if indexer else _kv(leaf)
     tokens, heads = _tokens_and_heads(query)
+    _per_token(leaf, tokens, heads)
     lengths = uniform_lengths(leaf, tokens)
     ratio = count_attr(leaf, constants, "compress_ratio")
     given = count_attr(leaf, constants, "num_heads")
@@ -55,6 +58,9 @@ def describe_sparse_attention(leaf: LeafOp, constants: Mapping[str, Any]) -> Col
         "dtype": table_dtype(query),
         "kv_dtype": table_dtype(cache),
         "topk": _selected(leaf, constants, lengths.kv, ratio or 1),
+        "window": count_attr(leaf, constants, "sliding_window"),
+        "query_width": query.shape[-1],
+        "cache_width": cache.shape[-1],
         "index_heads": heads if indexer and given not in (None, heads) else None,
     }
     axes = {
@@ -64,6 +70,23 @@ def describe_sparse_attention(leaf: LeafOp, constants: Mapping[str, Any]) -> Col
         "tokens": float(tokens),
     }
     return ColumnFacts(axes, regime)
+
+
+def _per_token(leaf: LeafOp, tokens: int, heads: int) -> None:
+    """Refuses inputs that belong to other tokens or heads than the query's."""
+    fresh = leaf.role("kv") if leaf.role("kv_dependency") is not None else None
+    width = None if fresh is None else required_role(leaf, "kv_dependency").shape[-1]
+    for name, spec, size in (
+        ("weights", leaf.role("weights"), heads),
+        ("topk_indices", leaf.role("topk_indices"), None),
+        ("kv", fresh, width),
+    ):
+        if spec is None:
+            continue
+        rows = math.prod(shaped(spec, name).shape[:-1])
+        if rows != tokens or size not in (None, spec.shape[-1]):
+            hint = f"{name} {spec.shape} does not belong to a query of {tokens} tokens and {heads} heads"
+            raise refuse(MissReason.TARGET_UNAVAILABLE, name, hint)
 
 
 def _kv(leaf: LeafOp) -> TensorSpec:

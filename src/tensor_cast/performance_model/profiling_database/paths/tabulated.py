@@ -16,6 +16,7 @@ from tensor_cast.performance_model.profiling_database.exact.context import Exact
 from tensor_cast.performance_model.profiling_database.kernel_table import ColumnTable, TensorTable
 from tensor_cast.performance_model.profiling_database.op_mapping import KernelPolicy, OperatorEntry
 from tensor_cast.performance_model.profiling_database.paths.path import Candidate, OperatorPath, Target
+from tensor_cast.performance_model.profiling_database.table_layout import Assumption
 
 __all__ = ["TabulatedPath"]
 
@@ -66,10 +67,20 @@ class TabulatedPath(OperatorPath):
 
 
 def _contradicted(table: ColumnTable, facts: ColumnFacts) -> dict[str, dict[str, Any]]:
-    """Facts the table assumes and the leaf states otherwise."""
-    stated = {name: facts.regime.get(name) for name in table.assumed}
-    return {
-        name: {"asked": stated[name], "measured": " or ".join(map(str, allowed))}
-        for name, allowed in table.assumed.items()
-        if stated[name] is not None and stated[name] not in allowed
-    }
+    """Facts that hold for the whole table and that the leaf states otherwise."""
+    whole: dict[str, Assumption] = {name: (value,) for name, value in table.constants.items()}
+    found = {}
+    for name, assumption in (whole | dict(table.assumed)).items():
+        stated, allowed = facts.regime.get(name), _allowed(assumption, facts)
+        if stated is not None and allowed is not None and stated not in allowed:
+            found[name] = {"asked": stated, "measured": " or ".join(map(str, allowed))}
+    return found
+
+
+def _allowed(assumption: Assumption, facts: ColumnFacts) -> tuple[Any, ...] | None:
+    """The values an assumption allows; None where it says nothing of this leaf."""
+    if isinstance(assumption, tuple):
+        return assumption
+    [(fact, choices)] = assumption.items()
+    allowed: tuple[Any, ...] | None = choices.get(facts.regime.get(fact))
+    return allowed
