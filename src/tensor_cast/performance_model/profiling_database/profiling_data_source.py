@@ -49,7 +49,8 @@ _COORDINATE_MODES = ("attention_lightning_indexer", "attention_sparse_sharedkv")
 class ProfilingDataSource(DataSourcePerformanceModel):
     """Answers from measured rows only.
 
-    `data_dir` is a versioned database folder, a database name, or an opened database.  Answers are kept, so a repeated
+    `data_dir` is anything that `open_database` opens, or an opened database; `mapping` a mapping file to use instead of
+    the database's own.  Answers are kept, so a repeated
     question is one dictionary access; a new one costs a few index accesses, whatever the number of rows.
     """
 
@@ -58,9 +59,12 @@ class ProfilingDataSource(DataSourcePerformanceModel):
         data_dir: str | Path | ProfilingDatabase,
         device_profile: DeviceProfile | None = None,
         parallel_config: ParallelConfig | None = None,
+        *,
+        mapping: str | Path | None = None,
     ) -> None:
-        database = data_dir if isinstance(data_dir, ProfilingDatabase) else open_database(data_dir)
-        self.context = ExactContext(database, device_profile, parallel_config or ParallelConfig())
+        if not isinstance(data_dir, ProfilingDatabase):
+            data_dir = open_database(data_dir, mapping=mapping)
+        self.context = ExactContext(data_dir, device_profile, parallel_config or ParallelConfig())
         self._answer = lru_cache(maxsize=_CACHED_ANSWERS)(self.answer)
         self._handlers: dict[str, Handler] = {}
         self._last = threading.local()

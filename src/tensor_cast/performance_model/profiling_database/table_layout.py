@@ -14,6 +14,8 @@ tables:
     derive: {kv_heads: kv_head_class}   # fact name: a rule over columns, see DERIVED_COLUMNS
     defaults: {window_size: 0}          # what a column that the file lacks reads as
     values: {quant: {fp8_e4m3: fp8}}    # fact name: spellings in the table -> ours
+    latency: latency                    # the column of latencies
+    latency_unit: ms                    # us or ms; the GPU tables of the package are in ms, any other table must say it
     metadata: [num_max_tokens]          # not compared, but a regime that holds one coordinate under two of these values
                                         # with two latencies is refused; a file may lack them
 """
@@ -28,7 +30,7 @@ from typing import Any, Final
 from tensor_cast.errors import nearest
 from tensor_cast.safe_yaml import LocatedYaml
 
-__all__ = ["DERIVED_COLUMNS", "TableLayout", "parse_layouts"]
+__all__ = ["DERIVED_COLUMNS", "MICROSECONDS", "Assumption", "TableLayout", "parse_layouts"]
 
 _FIELDS: Final = (
     "files",
@@ -36,6 +38,8 @@ _FIELDS: Final = (
     "regime",
     "derive",
     "values",
+    "latency",
+    "latency_unit",
     "constants",
     "assumed",
     "defaults",
@@ -45,6 +49,8 @@ _FIELDS: Final = (
     "metadata",
     "notes",
 )
+
+MICROSECONDS: Final[Mapping[str, float]] = MappingProxyType({"us": 1.0, "ms": 1000.0})
 
 # the allowed values of a fact; or a fact, and the allowed values for each of its values
 Assumption = tuple[Any, ...] | Mapping[str, Mapping[Any, Any]]
@@ -72,7 +78,14 @@ class TableLayout:
     derive: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     defaults: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     values: Mapping[str, Mapping[Any, Any]] = field(default_factory=lambda: MappingProxyType({}))
+    latency: str = "latency"
+    latency_unit: str | None = None
     assumed: Mapping[str, Assumption] = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def microseconds(self) -> float:
+        """Microseconds in the latency's unit; milliseconds unless the layout says otherwise."""
+        return MICROSECONDS[self.latency_unit or "ms"]
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -128,8 +141,17 @@ def _layout(kernel: str, value: Any, located: LocatedYaml, unknown: list[str]) -
         MappingProxyType(_rules(value, located, keys)),
         MappingProxyType(dict(_map(value, "defaults", located, keys))),
         MappingProxyType(_spellings(value, located, keys)),
+        _text(value, "latency", located, keys) or "latency",
+        _unit(value, located, keys),
         MappingProxyType(_assumed(value, located, keys)),
     )
+
+
+def _unit(value: dict[Any, Any], located: LocatedYaml, keys: tuple[object, ...]) -> str | None:
+    unit = _text(value, "latency_unit", located, keys)
+    if unit is not None and unit not in MICROSECONDS:
+        raise located.error((*keys, "latency_unit"), f"expected one of {', '.join(MICROSECONDS)}; got {unit!r}")
+    return unit
 
 
 def _several(value: Any) -> tuple[Any, ...]:
