@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -57,7 +58,7 @@ def parse_yaml(text: str, path: Path) -> LocatedYaml:
     import yaml
 
     try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        node = _compose(text)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else None
         raise DataFileError(path, error.problem or "not valid YAML", line=line, code="yaml_syntax") from None
@@ -70,6 +71,17 @@ def parse_yaml(text: str, path: Path) -> LocatedYaml:
         return located
     builder = _Builder(path, located.lines)
     return LocatedYaml(path, builder.build(node, ()), located.lines)
+
+
+def _compose(text: str) -> Any:
+    """The document as nodes.  The fast parser has other words for an error, so what it refuses is parsed again."""
+    import yaml
+
+    fast = getattr(yaml, "CSafeLoader", None)
+    if fast is not None:
+        with suppress(yaml.YAMLError):
+            return yaml.compose(text, Loader=fast)
+    return yaml.compose(text, Loader=yaml.SafeLoader)
 
 
 class _Builder:

@@ -45,9 +45,10 @@ class CachedTable:
         paths = [path.resolve() for path in paths]
         self._layout = layout
         self._name = name
-        self._key = json.dumps([_code(), name, repr(layout), *map(str, paths)])
+        place = [name, repr(layout), *map(str, paths)]
+        self._key = json.dumps([_code(), *place])
         self._paths = paths
-        self._path = folder / f"{layout.kernel}-{zlib.crc32(self._key.encode()):08x}.table"
+        self._path = folder / f"{layout.kernel}-{zlib.crc32(json.dumps(place).encode()):08x}.table"
         self.stamp = _stamp(paths)
 
     def read(self, max_rows: int) -> ColumnTable | None:
