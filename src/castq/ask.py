@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tensor_cast.errors import InvalidValueError, nearest
+from tensor_cast.errors import nearest
 
 if TYPE_CHECKING:
     from tensor_cast.devices import DeviceProfile
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     )
     from tensor_cast.performance_model.profiling_database.database import ProfilingDatabase
 
-__all__ = ["Answer", "Setting", "answers_to_json", "ask", "ask_database", "locate_database"]
+__all__ = ["Answer", "Setting", "answers_to_json", "ask", "ask_database"]
 
 SYNTHETIC: Final = "SYNTHETIC data"
 
@@ -90,7 +90,9 @@ def ask(where: str | Path, leaves: Iterable[LeafOp], setting: Setting | None = N
     Raises InvalidValueError, UnknownNameError or DataFileError for a database or a device that cannot be used; what the
     data cannot answer is a miss, not an error.
     """
-    yield from ask_database(locate_database(where), leaves, setting)
+    from tensor_cast.performance_model.profiling_database.database import open_database
+
+    yield from ask_database(open_database(where), leaves, setting)
 
 
 def ask_database(
@@ -102,22 +104,6 @@ def ask_database(
     for leaf in leaves:
         hint = "" if leaf.name in known else nearest(leaf.name, known)
         yield Answer(leaf, source.query(leaf), database.name, database.synthetic, hint)
-
-
-def locate_database(where: str | Path) -> ProfilingDatabase:
-    """The database at `where`: its own folder, a name, or a folder with exactly one database somewhere below it."""
-    from tensor_cast.performance_model.profiling_database.database import MAPPING_FILE, find_databases, open_database
-
-    path = Path(where)
-    if not path.is_dir() or (path / MAPPING_FILE).exists() or any(path.glob("*.csv")):
-        return open_database(where)
-    found = list(find_databases(path))
-    if len(found) == 1:
-        return open_database(found[0].path)
-    if found:
-        names = ", ".join(str(name.path) for name in found[:5])
-        raise InvalidValueError(f"{path}: holds {len(found)} databases; name one of them: {names}")
-    raise InvalidValueError(f"{path}: holds no database; expected {MAPPING_FILE} in it or below it")
 
 
 def _source(database: ProfilingDatabase, setting: Setting) -> DataSourcePerformanceModel:

@@ -267,10 +267,10 @@ def _gpu_databases(names: Sequence[str], notes: list[str]) -> dict[str, Profilin
 
 
 def _opened(names: Sequence[str]) -> Iterator[tuple[str, ProfilingDatabase]]:
-    from castq.ask import locate_database
+    from tensor_cast.performance_model.profiling_database.database import open_database
 
     for name in names:
-        yield name, locate_database(name)
+        yield name, open_database(name)
 
 
 def _distinct(outcomes: Sequence[Outcome]) -> str:

@@ -208,8 +208,8 @@ class Hold:
 
     `bindings` are the `at admission` values, evaluated anew at every attempt before the amounts and kept as attributes.
     `prefix` is the chain of (key, length); `private_from` the first segment whose key is the session itself, None when
-    all are shared.  `on_preempt` runs when the hold is preempted, before it queues again.  `cached` tells the prefix that
-    was consumed in `cached_of`, without one the largest over the pools.
+    all are shared.  `on_preempt` runs when the hold is preempted, before it queues again.  `cached` tells the prefix
+    that was consumed in `cached_of`, without one the largest over the pools.
     """
 
     pools: tuple[HoldPool, ...]

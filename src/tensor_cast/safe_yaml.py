@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -61,7 +62,7 @@ def parse_yaml(text: str, path: Path) -> LocatedYaml:
     import yaml
 
     try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        node = _compose(text)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else None
         raise DataFileError(path, error.problem or "not valid YAML", line=line, code="yaml_syntax") from None
@@ -80,6 +81,17 @@ def _is_decimal(text: str) -> bool:
     """Whether a number means what it looks like: YAML also takes `1_6`, `010` (8), `0x10`, `1:30` (90) and `.nan`."""
     bare = text.lstrip("+-")
     return parse_real(text) is not None and not (len(bare) > 1 and bare[0] == "0" and bare.isdecimal())
+
+
+def _compose(text: str) -> Any:
+    """The document as nodes.  The fast parser has other words for an error, so what it refuses is parsed again."""
+    import yaml
+
+    fast = getattr(yaml, "CSafeLoader", None)
+    if fast is not None:
+        with suppress(yaml.YAMLError):
+            return yaml.compose(text, Loader=fast)
+    return yaml.compose(text, Loader=yaml.SafeLoader)
 
 
 class _Builder:

@@ -260,7 +260,7 @@ def test_a_folder_without_database_is_misuse(castq, tmp_path):
     ran = castq("lookup", "-d", str(tmp_path), "--op", "aten.mm.default")
     assert (ran.code, ran.err) == (
         2,
-        f"castq: {tmp_path}: holds no database; expected op_mapping.yaml in it or below it\n",
+        f"castq: {tmp_path}: holds no database; expected op_mapping.yaml in it or below it, found notes.txt\n",
     )
 
 

@@ -60,11 +60,11 @@ def check(
     Exit code 0 if every table can be used, 1 if one cannot (a Git-LFS pointer, a missing column), 2 for a wrong call or
     a missing folder.
     """
-    from castq.ask import locate_database
     from castq.commands import show
     from castq.databases import check_database
+    from tensor_cast.performance_model.profiling_database.database import open_database
 
-    database = locate_database(where)
+    database = open_database(where)
     with show.progress("reading tables") as progress:
         found = check_database(database, kernel, progress)
     if json_:

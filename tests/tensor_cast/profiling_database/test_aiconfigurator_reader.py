@@ -382,9 +382,9 @@ def test_an_unknown_rule_is_an_error_with_the_nearest(tmp_path: Path) -> None:
 
 def test_an_unknown_name_gets_the_nearest_spelling(tmp_path: Path) -> None:
     write(tmp_path, "gemm/gemm_perf", gemm())
-    with pytest.raises(UnknownNameError, match=r"did you mean .gpu1/vllm/1\.0."):
+    with pytest.raises(UnknownNameError, match=r"gpu1 has no framework 'vlm' .did you mean 'vllm'.."):
         open_gpu_database("gpu1/vlm/1.0", tmp_path)
-    with pytest.raises(UnknownNameError, match=r"known: gpu1/vllm/1\.0"):
+    with pytest.raises(UnknownNameError, match=r"known: gpu1"):
         open_gpu_database("../x/y", tmp_path)
     with pytest.raises(InvalidValueError, match="is not a folder"):
         open_gpu_database("gpu1/vllm/1.0", tmp_path / "absent")

@@ -50,6 +50,11 @@ def test_every_column_is_named_once_and_defaults_and_metadata_are_not_demanded(t
     assert dict(read.values["quant"]) == {"fp8_e4m3": "fp8"}
 
 
+def test_what_a_question_need_not_state(tmp_path: Path) -> None:
+    read = layout(tmp_path, LEAST + "    assumed: {topk: 2048, width: [512, 576], hidden: {model: {a: 7168}}}\n")
+    assert read.assumed == {"topk": (2048,), "width": (512, 576), "hidden": {"model": {"a": (7168,)}}}
+
+
 def test_unknown_fields_are_reported(tmp_path: Path) -> None:
     (tmp_path / "op_mapping.yaml").write_text(LEAST + "    colour: red\n")
     assert load_op_mapping(tmp_path / "op_mapping.yaml").unknown_keys == ("tables.K.colour",)
@@ -72,6 +77,11 @@ def test_unknown_fields_are_reported(tmp_path: Path) -> None:
         (LEAST + "    where: [a]\n", ":5: tables.K.where: expected a mapping, got list"),
         (LEAST + "    defaults: [a]\n", ":5: tables.K.defaults: expected a mapping, got list"),
         (LEAST + "    values: {quant: fp8}\n", ":5: tables.K.values.quant: expected a mapping, got str"),
+        (LEAST + "    assumed: 3\n", ":5: tables.K.assumed: expected a mapping, got int"),
+        (
+            LEAST + "    assumed: {h: {}}\n",
+            ":5: tables.K.assumed.h: expected one fact that the value depends on, got none",
+        ),
         (LEAST + "    variant: [source]\n", ":5: tables.K.variant: expected text, got list"),
         (LEAST + "    add: 3\n", ":5: tables.K.add: expected text, got int"),
         (LEAST + "    metadata: 3\n", ":5: tables.K.metadata: expected a list of column names, got 3"),

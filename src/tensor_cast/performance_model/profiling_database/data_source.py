@@ -7,7 +7,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from itertools import starmap
+from typing import Any, Final
 
 from tensor_cast.leaf import LeafOp
 from tensor_cast.records import OperatorRecord
@@ -22,6 +23,8 @@ __all__ = [
     "SubKernelShapeInfo",
     "jsonable",
 ]
+
+_MANY_VALUES: Final = 12
 
 
 class QuerySource(StrEnum):
@@ -269,6 +272,13 @@ def _row_names(rows: Iterable[Mapping[str, Any]]) -> str:
     return "; ".join(f"{file}:{','.join(numbers)}" for file, numbers in by_file.items())
 
 
+def _difference(name: str, pair: Mapping[str, Any]) -> str:
+    """One field in which the nearest rows differ, with what they hold instead."""
+    values = pair.get("measured_values", [pair["measured"]])
+    more = f" and {len(values) - _MANY_VALUES} more" if len(values) > _MANY_VALUES else ""
+    return f"{name} (asked {pair['asked']}, measured {', '.join(map(str, values[:_MANY_VALUES]))}{more})"
+
+
 @dataclass(frozen=True, slots=True)
 class Miss:
     """Why there is no answer.  `subject` names the kernel or field the reason speaks of."""
@@ -298,9 +308,10 @@ class Miss:
         if measured := self.details.get("measured_range"):
             spans = (f"{axis} {low:g}..{high:g}" for axis, (low, high) in measured.items())
             parts.append("measured " + ", ".join(spans))
+        for axis, values in self.details.get("measured_values", {}).items():
+            parts.append(f"{axis} measured at " + ", ".join(f"{value:g}" for value in values))
         if differs := self.details.get("regime_differs_in"):
-            fields = (f"{name} (asked {pair['asked']}, measured {pair['measured']})" for name, pair in differs.items())
-            parts.append("nearest rows differ in " + ", ".join(fields))
+            parts.append("nearest rows differ in " + ", ".join(starmap(_difference, differs.items())))
         if hint := self.details.get("hint"):
             parts.append(str(hint))
         if self.partial is not None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from tensor_cast.errors import DataFileError, InvalidValueError
 from tensor_cast.performance_model.profiling_database.kernel_table import (
@@ -22,6 +22,9 @@ from tensor_cast.performance_model.profiling_database.readers.communication_csv 
     read_communication_table,
 )
 
+if TYPE_CHECKING:
+    from tensor_cast.performance_model.profiling_database.readers.column_tables import ReadOptions
+
 __all__ = ["ColumnReader", "DatabaseName", "ProfilingDatabase", "find_databases", "open_database"]
 
 MAPPING_FILE: Final = "op_mapping.yaml"
@@ -32,10 +35,14 @@ _DATA: Final = Path(__file__).parent / "data"
 class ColumnReader(Protocol):
     """Reads one kernel's column table, or says in the report why it cannot."""
 
+    root: Path
+
+    def reads(self, kernel: str) -> bool: ...
+
     def read(self, kernel: str) -> tuple[ColumnTable | None, LoadReport]: ...
 
     @property
-    def root(self) -> Path: ...
+    def unread(self) -> tuple[str, ...]: ...
 
 
 class ProfilingDatabase:
@@ -90,15 +97,21 @@ class ProfilingDatabase:
 
     def kernels_on_disk(self) -> tuple[str, ...]:
         """Kernels that have a file, whether or not the mapping names them."""
-        if self._columns is not None:
+        if self._columns is not None and self._columns.root != self.path:
             return tuple(self.mapping.layouts)
-        names = {path.stem for path in self.path.glob("*.csv")}
+        files = {name for layout in self.mapping.layouts.values() for name in layout.files}
+        names = {path.stem for path in self.path.glob("*.csv")} - files | set(self.mapping.layouts)
         for folder in self._communication_folders()[:-1]:
             names.update(path.stem for path in folder.glob("hcom_*.csv"))
         return tuple(sorted(names))
 
+    @property
+    def unread_tables(self) -> tuple[str, ...]:
+        """Column tables on disk that no kernel reads."""
+        return () if self._columns is None else self._columns.unread
+
     def _load(self, kernel: str) -> TensorTable | ColumnTable | None:
-        if self._columns is not None:
+        if self._columns is not None and self._columns.reads(kernel):
             table, self._reports[kernel] = self._columns.read(kernel)
             return table
         from tensor_cast.performance_model.profiling_database.readers.ascend_csv import read_tensor_table
@@ -161,52 +174,64 @@ def _failed(kernel: str, error: DataFileError) -> LoadReport:
 
 @dataclass(frozen=True, slots=True, order=True)
 class DatabaseName:
-    """Where a database was found: `device/framework/version`, its folder and its format."""
+    """Where a database was found: `device/framework/version`, its folder, its format, and what opens it."""
 
     device: str
     framework: str
     version: str
     path: Path
     format: str
+    spelling: str = ""
 
     def __str__(self) -> str:
         return f"{self.device}/{self.framework}/{self.version}"
 
 
-def open_database(where: str | Path) -> ProfilingDatabase:
-    """The database at a versioned folder, or one named `device/framework/version` from the `gpu` extra's package.
+def open_database(
+    where: str | Path, *, mapping: str | Path | None = None, options: ReadOptions | None = None
+) -> ProfilingDatabase:
+    """The database at `where`: a versioned folder, a folder with exactly one database below it, or a GPU database.
 
-    `ROOT::device/framework/version` names a GPU database under another root of the same layout.  Raises
-    InvalidValueError for a path that is no database, DataFileError for a mapping that cannot be read.
+    GPU databases are named `system/framework/version`, from the `gpu` extra's package or, as
+    `ROOT::system/framework/version`, from another root of the same layout; the last parts may be left out where one
+    database is left.  `mapping` is a mapping file used instead of the database's own, `options` how its column tables
+    are read.  Raises InvalidValueError or UnknownNameError for what is no database, DataFileError for a mapping that
+    cannot be read.
     """
-    text = str(where)
-    if "::" in text:
-        from tensor_cast.performance_model.profiling_database.readers.aiconfigurator import open_gpu_database
+    from tensor_cast.performance_model.profiling_database.locating import locate
+    from tensor_cast.performance_model.profiling_database.readers.column_tables import ReadOptions
 
-        root, _, name = text.partition("::")
-        return open_gpu_database(name, Path(root))
-    path = Path(where)
-    if path.is_dir():
-        return _open_folder(path)
-    if path.exists():
-        raise InvalidValueError(f"{path}: is a file; expected the folder that holds {MAPPING_FILE}")
-    if text.count("/") == 2 and not text.startswith((".", "/")):
-        from tensor_cast.performance_model.profiling_database.readers.aiconfigurator import open_gpu_database
+    place = locate(where, own_mapping=mapping is not None)
+    own = None if mapping is None else load_op_mapping(Path(mapping))
+    chosen = options or ReadOptions.from_environment()
+    if isinstance(place, Path):
+        return _open_folder(place, own, chosen)
+    from tensor_cast.performance_model.profiling_database.readers.aiconfigurator import gpu_database
 
-        return open_gpu_database(text, None)
-    raise InvalidValueError(f"{path}: no such folder; expected a folder that holds {MAPPING_FILE}")
+    return gpu_database(place, own, chosen)
 
 
-def _open_folder(path: Path) -> ProfilingDatabase:
-    mapping_path = path / MAPPING_FILE
-    if os.path.lexists(mapping_path):
-        return ProfilingDatabase(path, load_op_mapping(mapping_path))
-    shipped = _DATA / path.parent.parent.name / path.parent.name / path.name / MAPPING_FILE
-    if shipped.is_file() and any(path.glob("*.csv")):
-        return ProfilingDatabase(path, load_op_mapping(shipped))
-    if not any(path.iterdir()):
-        raise InvalidValueError(f"{path}: is empty; expected {MAPPING_FILE} and one CSV per kernel")
-    return ProfilingDatabase(path, OpMapping(path=None, header={"notes": f"no {MAPPING_FILE} in {path.name}"}))
+def shipped_mapping(path: Path) -> Path:
+    """Where the mapping shipped for a folder `device/framework/version` stands, if there is one."""
+    return _DATA / path.parent.parent.name / path.parent.name / path.name / MAPPING_FILE
+
+
+def _own_mapping(path: Path) -> OpMapping:
+    """The folder's own mapping, or the one shipped for its name; what stands in its place is read, or refused."""
+    if os.path.lexists(path / MAPPING_FILE):
+        return load_op_mapping(path / MAPPING_FILE)
+    if shipped_mapping(path).is_file():
+        return load_op_mapping(shipped_mapping(path))
+    return OpMapping(path=None, header={"notes": f"no {MAPPING_FILE} in {path.name}"})
+
+
+def _open_folder(path: Path, mapping: OpMapping | None, options: ReadOptions) -> ProfilingDatabase:
+    mapping = mapping or _own_mapping(path)
+    if not mapping.layouts:
+        return ProfilingDatabase(path, mapping)
+    from tensor_cast.performance_model.profiling_database.readers.column_tables import FolderTables
+
+    return ProfilingDatabase(path, mapping, FolderTables(path, mapping.layouts, options))
 
 
 def find_databases(root: Path | None = None) -> Iterator[DatabaseName]:
@@ -219,8 +244,11 @@ def find_databases(root: Path | None = None) -> Iterator[DatabaseName]:
         return
     if not root.is_dir():
         raise InvalidValueError(f"{root}: is not a folder")
+    gpu = list(find_gpu_databases(root))
+    roots = {name.path.parent for name in gpu}
     for mapping in sorted(root.rglob(MAPPING_FILE)):
         folder = mapping.parent
-        parts = (*folder.resolve().parts, "")[-4:-1]
-        yield DatabaseName(parts[0], parts[1], parts[2], folder, "ascend_csv")
-    yield from find_gpu_databases(root)
+        if folder not in roots:
+            parts = (*folder.resolve().parts, "")[-4:-1]
+            yield DatabaseName(parts[0], parts[1], parts[2], folder, "ascend_csv", str(folder))
+    yield from gpu

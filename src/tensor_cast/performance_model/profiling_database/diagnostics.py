@@ -16,7 +16,7 @@ from tensor_cast.performance_model.profiling_database.kernel_table import Column
 from tensor_cast.performance_model.profiling_database.paths.path import Target
 from tensor_cast.performance_model.profiling_database.slices import Attempt, Found
 
-__all__ = ["KernelAttempt", "deciding_attempt", "found_details", "miss_details", "shape_rule"]
+__all__ = ["KernelAttempt", "deciding_attempt", "decisive_attempt", "found_details", "miss_details", "shape_rule"]
 
 _MANY_ROWS: Final = 16
 
@@ -31,29 +31,54 @@ class KernelAttempt:
     target: Target | None = None
     deciding: Attempt | None = None
 
+    @property
+    def depth(self) -> tuple[int, int, int]:
+        """How far it got: table, target, regime, geometry; then how telling its reason is, and how near its rows."""
+        if self.deciding is not None:
+            return 3, _telling(self.deciding), 0
+        apart = -len(self.details.get("nearest_regime_differs_in", ()))
+        if self.target is not None:
+            return 2, 0, apart
+        return (0 if "table" in self.details else 1), 0, -len(self.details.get("regime_differs_in", ()))
+
     def to_details(self) -> dict[str, Any]:
         return {"kernel_type": self.kernel, "status": str(self.reason), **self.details}
 
 
+def decisive_attempt(attempts: Sequence[KernelAttempt]) -> KernelAttempt | None:
+    """The kernel whose reason is reported: the one that got furthest, the first in mapping order among equals."""
+    return max(attempts, key=lambda attempt: attempt.depth, default=None)
+
+
 def deciding_attempt(readings: Sequence[Sequence[Attempt]]) -> Attempt | None:
-    """The attempt whose reason is reported.
+    """The attempt whose reason is reported: the most telling one, the first among equals."""
+    return max((attempt for attempts in readings for attempt in attempts), key=_telling, default=None)
 
-    Within one group of rows the first that is not about a missing axis; among groups the first whose attempt found rows
-    to work with.  A question that only SciPy's absence left open says so.
+
+def _telling(attempt: Attempt) -> int:
+    """How much a reader can do with the reason.
+
+    A question that only SciPy's absence left open says so.  A single axis with rows on it tells most: everything else
+    agreed.  Then a question inside the measured box that the rows could not carry, then one outside the box.
     """
-    deciding = [_first_telling(attempts) for attempts in readings if attempts]
-    return max(deciding, key=_worth, default=None)
+    reason = attempt.reason
+    if reason is MissReason.SCIPY_UNAVAILABLE:
+        return 5
+    if reason in _UNTELLING:
+        return 1 if reason is not MissReason.MISSING_TARGET_AXIS else 0
+    if len(attempt.axes) == 1:
+        return 4
+    return 2 if reason is MissReason.OUTSIDE_AXIS_BOUNDARY else 3
 
 
-def _first_telling(attempts: Sequence[Attempt]) -> Attempt:
-    for attempt in attempts:
-        if attempt.reason is MissReason.SCIPY_UNAVAILABLE:
-            return attempt
-    return next((a for a in attempts if a.reason is not MissReason.MISSING_TARGET_AXIS), attempts[0])
-
-
-def _worth(attempt: Attempt) -> int:
-    return 2 if attempt.reason is MissReason.SCIPY_UNAVAILABLE else 1 if attempt.measured else 0
+_UNTELLING: Final = frozenset(
+    {
+        MissReason.MISSING_TARGET_AXIS,
+        MissReason.INSUFFICIENT_FILTERED_CANDIDATES,
+        MissReason.INTERPOLATION_DIM_DISABLED,
+        MissReason.GRID_STRUCTURE_REJECTED,
+    }
+)
 
 
 def shape_rule(found: Found, transformed: bool) -> str:
@@ -143,26 +168,47 @@ def _untransformed(found: Found, asked: list[float], coordinates: list[list[floa
 
 
 def miss_details(kernels: Sequence[str], attempts: Sequence[KernelAttempt]) -> dict[str, Any]:
-    """What a reader needs to see why nothing answered."""
+    """What a reader needs to see why nothing answered: the decisive kernel's place and range, then every attempt."""
     details: dict[str, Any] = {
         "attempted_kernel_types": list(kernels),
         "attempts": [attempt.to_details() for attempt in attempts],
     }
-    shown = next((attempt for attempt in attempts if attempt.deciding is not None), None)
-    shown = shown or next((attempt for attempt in attempts if attempt.target is not None), None)
-    if shown is not None and shown.target is not None:
-        details["target_axes"] = dict(shown.target.axes)
+    shown = decisive_attempt(attempts)
+    if shown is None:
+        return details
+    if shown.target is not None:
+        details["target_axes"] = {axis: _asked(shown.target, axis, value) for axis, value in shown.target.axes.items()}
         details["target_regime"] = dict(shown.target.regime)
-        if shown.deciding is not None and shown.deciding.measured:
-            spans = zip(shown.deciding.axes, shown.deciding.measured, strict=True)
-            details["measured_range"] = dict(spans)
-    if shown is not None and shown.details.get("nearest_regime_differs_in"):
-        details["regime_differs_in"] = shown.details["nearest_regime_differs_in"]
-    if shown is not None and shown.reason is MissReason.SCIPY_UNAVAILABLE:
+        details |= _measured(shown.target, shown.deciding)
+    differs = shown.details.get("nearest_regime_differs_in") or shown.details.get("regime_differs_in")
+    if differs:
+        details["regime_differs_in"] = differs
+    if shown.reason is MissReason.SCIPY_UNAVAILABLE:
         details["hint"] = f"two or three axes need SciPy: {how_to_install('simplex')}"
     if unreadable := [attempt.details["unreadable"] for attempt in attempts if "unreadable" in attempt.details]:
         details["unreadable_tables"] = unreadable
-    for attempt in attempts:
+    for attempt in (shown, *attempts):
         if "hint" in attempt.details:
             details.setdefault("hint", attempt.details["hint"])
     return details
+
+
+def _measured(target: Target, deciding: Attempt | None) -> dict[str, Any]:
+    """The measured range of the axes that the question left, or of all that were tried where it left none."""
+    if deciding is None or not deciding.measured:
+        return {}
+    spans = dict(zip(deciding.axes, deciding.measured, strict=True))
+    left = {axis: span for axis, span in spans.items() if not span[0] <= target.axes[axis] <= span[1]}
+    shown = {axis: tuple(_asked(target, axis, end) for end in span) for axis, span in (left or spans).items()}
+    found: dict[str, Any] = {"measured_range": shown}
+    if left:
+        found["outside_axes"] = list(left)
+    if deciding.levels and len(deciding.levels) <= _MANY_ROWS:
+        [axis] = deciding.axes
+        found["measured_values"] = {axis: [_asked(target, axis, level) for level in deciding.levels]}
+    return found
+
+
+def _asked(target: Target, axis: str, value: float) -> float:
+    """A value as it was asked or measured, where the axis holds its square root."""
+    return float(round(value**2)) if axis in target.roots else value

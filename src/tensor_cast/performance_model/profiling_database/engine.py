@@ -19,6 +19,7 @@ from tensor_cast.performance_model.profiling_database.data_source import (
 from tensor_cast.performance_model.profiling_database.diagnostics import (
     KernelAttempt,
     deciding_attempt,
+    decisive_attempt,
     found_details,
     miss_details,
     shape_rule,
@@ -202,7 +203,7 @@ class InterpolationEngine:
             outcome = self._target(question, plan, plan.table, target)
             if isinstance(outcome, QueryResult):
                 return outcome
-            attempt = outcome if attempt is None else max(attempt, outcome, key=_depth)
+            attempt = outcome if attempt is None else decisive_attempt((attempt, outcome))
         return attempt or KernelAttempt(kernel, path.final_reason, {})
 
     def _plan(self, path: OperatorPath, entry: OperatorEntry, kernel: str) -> _Plan:
@@ -393,7 +394,7 @@ def _failed(
 
 def _miss(question: _Question, attempts: list[KernelAttempt], exact_match: str) -> Miss:
     path, entry = question.path, question.entry
-    decisive = max(attempts, key=_depth, default=None)
+    decisive = decisive_attempt(attempts)
     details = miss_details(path.kernels(entry), attempts)
     details |= {
         "exact_match": exact_match,
@@ -408,15 +409,6 @@ def _miss(question: _Question, attempts: list[KernelAttempt], exact_match: str) 
     shown = "subject" if decisive.target is None else "subject_field"
     subject = str(decisive.details.get(shown, ""))
     return Miss(decisive.reason, subject, details)
-
-
-def _depth(attempt: KernelAttempt) -> int:
-    """How far an attempt got: table, target, regime, geometry."""
-    if attempt.deciding is not None:
-        return 3
-    if attempt.target is not None:
-        return 2
-    return 0 if "table" in attempt.details else 1
 
 
 def _named_policy(policy: KernelPolicy, found: Found) -> dict[str, Any]:

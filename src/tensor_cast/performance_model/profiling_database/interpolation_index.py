@@ -198,7 +198,10 @@ class CandidateGroup:
         at = tuple([target[axis] for axis in axes])
         for value, (low, high) in zip(at, prepared.span, strict=True):
             if not low <= value <= high:
-                return Attempt(axes, MissReason.OUTSIDE_AXIS_BOUNDARY, prepared.merged.filtered, prepared.span)
+                levels = tuple(prepared.xs) if len(axes) == 1 else ()
+                return Attempt(
+                    axes, MissReason.OUTSIDE_AXIS_BOUNDARY, prepared.merged.filtered, prepared.span, levels=levels
+                )
         if len(axes) == 1:
             return line(prepared, axes, at[0])
         return self.multi(prepared, axes, at, method)
@@ -362,15 +365,27 @@ class CandidateIndex:
         )
 
     def nearest_mismatch(self, target: RegimeKey) -> dict[str, Any]:
-        """Fields of the closest group that differ from the target: what a reader needs to see why nothing matched."""
+        """Fields of the closest groups that differ from the target: what a reader needs to see why nothing matched.
+
+        Of the groups that differ in as few fields, those that differ in the fields of the first: `measured` is the
+        first's value, `measured_values` all of them where there are several.
+        """
         wanted = dict(target)
-        best: dict[str, Any] | None = None
-        for group in self.groups[:5000]:
-            different = {
-                name: {"asked": wanted.get(name), "measured": value}
-                for name, value in group.regime_key
-                if name in wanted and wanted[name] != value
-            }
-            if best is None or len(different) < len(best):
-                best = different
-        return best or {}
+        best: dict[str, list[Any]] = {}
+        for i, group in enumerate(self.groups):
+            differs = {name: value for name, value in group.regime_key if name in wanted and wanted[name] != value}
+            if i == 0 or len(differs) < len(best):
+                best = {name: [value] for name, value in differs.items()}
+            elif differs.keys() == best.keys():
+                for name, value in differs.items():
+                    best[name].append(value)
+        return {name: _difference(wanted[name], values) for name, values in best.items()}
+
+
+def _difference(asked: Any, measured: list[Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {"asked": asked, "measured": measured[0]}
+    values = list(dict.fromkeys(measured))
+    if len(values) > 1:
+        numbers = all(isinstance(value, int | float) for value in values)
+        found["measured_values"] = sorted(values) if numbers else values
+    return found

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from tensor_cast.performance_model.profiling_database.table_layout import Assumption
+
     FloatArray = NDArray[np.float64]
     IntArray = NDArray[np.int64]
     BoolArray = NDArray[np.bool_]
@@ -246,6 +248,7 @@ class ColumnTable:
     `axes[name][i]`, ran kernel `variants[variant_codes[i]]`, took `latency_us[i]` microseconds and stands in
     `files[file_codes[i]]` at 0-based row `rows[i]`.  `repeat_counts` and `spread` (max/min) describe merged repeats;
     `ambiguous` marks coordinates whose repeats disagree by more than the tolerance and which must not be used.
+    `constants` are facts of every row, `assumed` the values a fact may have that a question need not state.
     """
 
     kernel: str
@@ -264,6 +267,7 @@ class ColumnTable:
     ambiguous: BoolArray
     report: LoadReport
     constants: Mapping[str, Any] = field(default_factory=dict)
+    assumed: Mapping[str, Assumption] = field(default_factory=dict)
     synthetic: bool = False
 
     def __len__(self) -> int:

@@ -59,10 +59,11 @@ _CODES_WITH_KERNELS = (MissReason.SUB_KERNEL_MISS, MissReason.ATTENTION_SUB_KERN
 class ProfilingDataSource(DataSourcePerformanceModel):
     """Answers from measured rows only.
 
-    `data_dir` is a versioned database folder, a database name, or an opened database.  `exact_match` is `strict` (only
-    the very operator matches) or `compatible` (the RFC's padding, tolerance and dtype rules as well); by default what
-    the mapping's header says, and `compatible` without one.  Answers are kept, so a repeated question is one dictionary
-    access; a new one costs a few index accesses, whatever the number of rows.
+    `data_dir` is anything that `open_database` opens, or an opened database; `mapping` a mapping file to use instead of
+    the database's own.  `exact_match` is `strict` (only the very operator matches) or `compatible` (the RFC's padding,
+    tolerance and dtype rules as well); by default what the mapping's header says, and `compatible` without one.
+    Answers are kept, so a repeated question is one dictionary access; a new one costs a few index accesses, whatever
+    the number of rows.
     """
 
     def __init__(
@@ -71,9 +72,10 @@ class ProfilingDataSource(DataSourcePerformanceModel):
         device_profile: DeviceProfile | None = None,
         parallel_config: ParallelConfig | None = None,
         *,
+        mapping: str | Path | None = None,
         exact_match: str | None = None,
     ) -> None:
-        database = data_dir if isinstance(data_dir, ProfilingDatabase) else open_database(data_dir)
+        database = data_dir if isinstance(data_dir, ProfilingDatabase) else open_database(data_dir, mapping=mapping)
         if exact_match is not None and exact_match not in EXACT_MATCH_MODES:
             allowed = ", ".join(EXACT_MATCH_MODES)
             raise InvalidValueError(f"exact_match: expected one of {allowed}; got {exact_match!r}")
@@ -166,9 +168,7 @@ class ProfilingDataSource(DataSourcePerformanceModel):
         """What answers an entry's operators; the first rule that applies wins."""
         context = self.context
         if "family" in entry.facts:
-            from tensor_cast.performance_model.profiling_database.exact.tabulated import lookup_tabulated
-
-            return lambda leaf: lookup_tabulated(context, leaf, entry)
+            return lambda leaf: self._at_coordinates(leaf, entry)
         if entry.composite:
             return lambda leaf: lookup_composite(context, leaf, entry)
         if entry.category == "communication":

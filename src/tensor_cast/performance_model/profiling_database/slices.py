@@ -73,13 +73,14 @@ RFC_METHOD: Final = Method()
 
 
 class Attempt(NamedTuple):
-    """One axis group that did not answer."""
+    """One axis group that did not answer.  `levels` are the measured values of a single axis that was left."""
 
     axes: tuple[str, ...]
     reason: MissReason
     candidates: int = 0
     measured: tuple[tuple[float, float], ...] = ()
     note: str = ""
+    levels: tuple[float, ...] = ()
 
     def to_details(self) -> dict[str, Any]:
         details: dict[str, Any] = {"axes": list(self.axes), "status": str(self.reason)}

@@ -6,12 +6,16 @@ tables:
     axes: {M: m, K: k, N: n}            # axis name: column, or a list of columns to be added
     regime: {quant: gemm_dtype}         # fact name: column
     constants: {phase: prefill}         # facts that hold for every row of the table
+    assumed: {topk: 2048}               # the same for facts that an operator may leave out; a list allows several,
+                                        # {model: {NAME: 2048}} says it for rows whose fact `model` is NAME
     where: {beam_width: 1}              # rows that differ are left out, with a count
     variant: kernel_source              # which kernel ran; never mixed in one answer
     add: quantize/scale_matrix_perf     # a second table, added at equal coordinates
     derive: {kv_heads: kv_head_class}   # fact name: a rule over columns, see DERIVED_COLUMNS
     defaults: {window_size: 0}          # what a column that the file lacks reads as
     values: {quant: {fp8_e4m3: fp8}}    # fact name: spellings in the table -> ours
+    latency: latency                    # the column of latencies
+    latency_unit: ms                    # us or ms; the GPU tables of the package are in ms, any other table must say it
     metadata: [num_max_tokens]          # not compared, but a regime that holds one coordinate under two of these values
                                         # with two latencies is refused; a file may lack them
 """
@@ -26,7 +30,7 @@ from typing import Any, Final
 from tensor_cast.errors import nearest
 from tensor_cast.safe_yaml import LocatedYaml
 
-__all__ = ["DERIVED_COLUMNS", "TableLayout", "parse_layouts"]
+__all__ = ["DERIVED_COLUMNS", "MICROSECONDS", "Assumption", "TableLayout", "parse_layouts"]
 
 _FIELDS: Final = (
     "files",
@@ -34,7 +38,10 @@ _FIELDS: Final = (
     "regime",
     "derive",
     "values",
+    "latency",
+    "latency_unit",
     "constants",
+    "assumed",
     "defaults",
     "where",
     "variant",
@@ -42,6 +49,11 @@ _FIELDS: Final = (
     "metadata",
     "notes",
 )
+
+MICROSECONDS: Final[Mapping[str, float]] = MappingProxyType({"us": 1.0, "ms": 1000.0})
+
+# the allowed values of a fact; or a fact, and the allowed values for each of its values
+Assumption = tuple[Any, ...] | Mapping[str, Mapping[Any, Any]]
 
 # rule -> the columns it reads.  `kv_head_class`: "MHA" where KV heads equal query heads, else the number of KV heads;
 # `phase_of_isl`: "decode" where a request brings one new token, else "prefill".
@@ -66,6 +78,14 @@ class TableLayout:
     derive: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     defaults: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     values: Mapping[str, Mapping[Any, Any]] = field(default_factory=lambda: MappingProxyType({}))
+    latency: str = "latency"
+    latency_unit: str | None = None
+    assumed: Mapping[str, Assumption] = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def microseconds(self) -> float:
+        """Microseconds in the latency's unit; milliseconds unless the layout says otherwise."""
+        return MICROSECONDS[self.latency_unit or "ms"]
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -108,24 +128,51 @@ def _layout(kernel: str, value: Any, located: LocatedYaml, unknown: list[str]) -
     }
     if not axes:
         raise located.error((*keys, "axes"), "a table needs at least one axis")
-    where = {
-        str(column): tuple(item) if isinstance(item, list) else (item,)
-        for column, item in _map(value, "where", located, keys).items()
-    }
     return TableLayout(
         kernel,
         tuple(files),
         MappingProxyType(axes),
         MappingProxyType({str(k): str(v) for k, v in _map(value, "regime", located, keys).items()}),
         MappingProxyType(dict(_map(value, "constants", located, keys))),
-        MappingProxyType(where),
+        MappingProxyType({str(k): _several(v) for k, v in _map(value, "where", located, keys).items()}),
         _text(value, "variant", located, keys),
         _text(value, "add", located, keys),
         _names(value, "metadata", located, keys),
         MappingProxyType(_rules(value, located, keys)),
         MappingProxyType(dict(_map(value, "defaults", located, keys))),
         MappingProxyType(_spellings(value, located, keys)),
+        _text(value, "latency", located, keys) or "latency",
+        _unit(value, located, keys),
+        MappingProxyType(_assumed(value, located, keys)),
     )
+
+
+def _unit(value: dict[Any, Any], located: LocatedYaml, keys: tuple[object, ...]) -> str | None:
+    unit = _text(value, "latency_unit", located, keys)
+    if unit is not None and unit not in MICROSECONDS:
+        raise located.error((*keys, "latency_unit"), f"expected one of {', '.join(MICROSECONDS)}; got {unit!r}")
+    return unit
+
+
+def _several(value: Any) -> tuple[Any, ...]:
+    """One value may stand without a list."""
+    return tuple(value) if isinstance(value, list) else (value,)
+
+
+def _assumed(value: dict[Any, Any], located: LocatedYaml, keys: tuple[object, ...]) -> dict[str, Assumption]:
+    read: dict[str, Assumption] = {}
+    for name, item in _map(value, "assumed", located, keys).items():
+        if not isinstance(item, dict):
+            read[str(name)] = _several(item)
+            continue
+        place = (*keys, "assumed", name)
+        choices = {str(fact): _map(item, fact, located, place) for fact in item}
+        if len(choices) != 1:
+            raise located.error(
+                place, f"expected one fact that the value depends on, got {', '.join(choices) or 'none'}"
+            )
+        read[str(name)] = {fact: {key: _several(one) for key, one in found.items()} for fact, found in choices.items()}
+    return read
 
 
 def _rules(value: dict[Any, Any], located: LocatedYaml, keys: tuple[object, ...]) -> dict[str, str]:

@@ -205,7 +205,8 @@ def test_the_exact_output_shape_is_measured(tmp_path: Path) -> None:
     assert (answer.details["method"], answer.details["axes"]) == ("exact_coordinate", ["axis_0", "axis_1"])
     assert answer.details["matched_row_meta"][0]["line"] == 3
     swapped = miss(source.query(add(64, 150)))  # as many elements, another shape
-    assert swapped.code == "insufficient_filtered_candidates"
+    assert swapped.code == "outside_axis_boundary"
+    assert swapped.details["measured_range"] == {"axis_0": (100.0, 200.0), "axis_1": (64.0, 64.0)}
 
 
 def test_alternates_are_tried_in_order_and_all_attempts_are_kept(tmp_path: Path) -> None:

@@ -81,7 +81,9 @@ def test_both_axes_after_each_alone(tmp_path: Path) -> None:
     assert answer.latency_us == pytest.approx(1 + 8 + 15, rel=1e-12)
     assert answer.details["axes"] == ["tokens", "cache_blocks"]
     assert answer.details["interpolation_path"] == "lightning_indexer_2d"
-    assert miss(wrapper.query(indexer(8, 2500))).code == "insufficient_filtered_candidates"
+    outside = miss(wrapper.query(indexer(8, 2500)))
+    assert outside.code == "outside_axis_boundary"
+    assert outside.details["measured_range"] == {"cache_blocks": (1000.0, 2000.0)}
     attempts = miss(wrapper.query(indexer(8, 2500))).details["attempts"][0]["axis_attempts"]
     assert attempts[-1]["status"] == "outside_axis_boundary"
     assert attempts[-1]["measured_range"] == {"tokens": [4.0, 16.0], "cache_blocks": [1000.0, 2000.0]}

@@ -18,6 +18,7 @@ from tensor_cast.performance_model.profiling_database.column_facts.facts import 
     required_role,
     table_dtype,
 )
+from tensor_cast.performance_model.profiling_database.column_facts.operands import settle_operands
 from tensor_cast.performance_model.profiling_database.column_facts.request_lengths import (
     measured_phase,
     uniform_lengths,
@@ -34,10 +35,12 @@ def describe_attention(leaf: LeafOp, constants: Mapping[str, Any]) -> ColumnFact
     prefill on a cached prefix.
     """
     query, key = required_role(leaf, "query"), required_role(leaf, "key")
+    settle_operands(leaf, constants)
     if key.rank < 3:
         raise missing(
             "key", f"key {key.shape} does not show heads and head size: expected (blocks, block, heads, size)"
         )
+    _one_cache(key, leaf.role("value"))
     groups, head_dim = key.shape[-2:]
     heads = QueryHeads.of(query, head_dim)
     lengths = uniform_lengths(leaf, heads.tokens)
@@ -51,6 +54,13 @@ def describe_attention(leaf: LeafOp, constants: Mapping[str, Any]) -> ColumnFact
     }
     axes = length_axes(lengths.isl, lengths.kv, lengths.batch_size, heads.count)
     return ColumnFacts(axes, regime)
+
+
+def _one_cache(key: TensorSpec, value: TensorSpec | None) -> None:
+    """Refuses a value unlike its key: the tables have one column for both."""
+    if value is not None and (value.shape, value.dtype) != (key.shape, key.dtype):
+        hint = f"value {value.shape} {value.dtype} and key {key.shape} {key.dtype} were never measured together"
+        raise refuse(MissReason.TARGET_UNAVAILABLE, "value", hint)
 
 
 def length_axes(isl: int, kv: int, batch_size: int, heads: int) -> dict[str, float]:

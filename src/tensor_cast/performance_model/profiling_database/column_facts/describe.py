@@ -37,6 +37,8 @@ FAMILIES: Final[Mapping[str, Describer]] = MappingProxyType(
     }
 )
 
+_RULES: Final = ("family", "operands")
+
 
 def describe(leaf: LeafOp, entry: OperatorEntry) -> ColumnFacts | Miss:
     """The coordinates, regime and kernel variant `leaf` asks for, or the miss that names the unknown value.
@@ -51,9 +53,9 @@ def describe(leaf: LeafOp, entry: OperatorEntry) -> ColumnFacts | Miss:
         )
     if family not in FAMILIES:
         raise UnknownNameError(f"facts family {family!r}{nearest(family, FAMILIES)}; known: {', '.join(FAMILIES)}")
-    constants = {name: value for name, value in entry.facts.items() if name != "family"}
+    constants = {name: value for name, value in entry.facts.items() if name not in _RULES}
     try:
-        found = FAMILIES[family](leaf, constants)
+        found = FAMILIES[family](leaf, {name: value for name, value in entry.facts.items() if name != "family"})
     except RefusedError as refusal:
         return refusal.miss
     given = {name: leaf.attributes[name] for name in constants if leaf.attributes.get(name) is not None}

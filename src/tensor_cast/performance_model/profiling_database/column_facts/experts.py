@@ -18,30 +18,17 @@ from tensor_cast.performance_model.profiling_database.column_facts.facts import 
     missing,
     refuse,
     required_role,
+    shaped,
+    table_dtype,
     text_attr,
 )
+from tensor_cast.performance_model.profiling_database.column_facts.operands import settle_operands
 from tensor_cast.performance_model.profiling_database.data_source import MissReason
 
 __all__ = ["describe_experts"]
 
-# weight dtype -> subtypes it may stand for, the first by default; None first where the dtype alone does not tell
-_QUANTS: Final[dict[str, tuple[str | None, ...]]] = {
-    "bfloat16": ("bfloat16",),
-    "float16": ("float16",),
-    "float8_e4m3fn": ("fp8", "fp8_block"),
-    "int8": ("int8",),
-    "int4": ("int4_wo", "w4afp8"),
-    "float4": (None, "nvfp4", "w4a16_mxfp4", "w4a8_mxfp4_mxfp8"),
-    "float4_e2m1fn_x2": (None, "nvfp4", "w4a16_mxfp4", "w4a8_mxfp4_mxfp8"),
-}
-
 _DISPATCH: Final = "dispatch_ffn_combine"
-_DISPATCH_QUANTS: Final = {
-    "_quant": "int8",
-    "_quant_int4": "int4_wo",
-    "_fp8": "fp8",
-    "_mxfp4": "w4a8_mxfp4_mxfp8",
-}
+_PACKED_DTYPE: Final = "float4_e2m1fn_x2"
 
 
 def describe_experts(leaf: LeafOp, constants: Mapping[str, Any]) -> ColumnFacts:
@@ -53,13 +40,16 @@ def describe_experts(leaf: LeafOp, constants: Mapping[str, Any]) -> ColumnFacts:
     x = required_role(leaf, "x")
     indices = required_role(leaf, "topk_indices", "expert_indices")
     weights = _Weights.of(leaf, x.shape[-1])
-    tokens = float(math.prod(x.shape[:-1]))
+    tokens = math.prod(x.shape[:-1])
+    if math.prod(indices.shape[:-1]) != tokens:
+        hint = f"indices {indices.shape} choose experts for other tokens than those of x {x.shape}"
+        raise refuse(MissReason.TARGET_UNAVAILABLE, "topk_indices", hint)
     dispatch = base_name(leaf).startswith(_DISPATCH)
     tensor_ranks = _ranks(leaf, constants, "moe_tp_size") or 1
-    expert_ranks = _ranks(leaf, constants, "moe_ep_size") or (_group(leaf) if dispatch else 1)
+    expert_ranks = _expert_ranks(leaf, constants, dispatch=dispatch)
     inter_size = count_attr(leaf, constants, "inter_size")
     settled: dict[str, object] = {
-        "quant": _quant(leaf, constants, weights.dtype, dispatch=dispatch),
+        "quant": settle_operands(leaf, constants) or weights.dtype,
         "distribution": text_attr(
             leaf, constants, "distribution", "give attrs.distribution: balanced, power_law_1.01 or power_law_1.2"
         ),
@@ -74,7 +64,7 @@ def describe_experts(leaf: LeafOp, constants: Mapping[str, Any]) -> ColumnFacts:
     }
     if dispatch:
         settled["phase"] = _phase(leaf, constants)
-    return ColumnFacts({"tokens" if dispatch else "num_tokens": tokens}, {**regime, **settled}, settled=settled)
+    return ColumnFacts({"tokens" if dispatch else "num_tokens": float(tokens)}, {**regime, **settled}, settled=settled)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,44 +77,43 @@ class _Weights:
 
     @classmethod
     def of(cls, leaf: LeafOp, hidden: int) -> _Weights:
-        """From stacked `(E, ...)` tensors or lists of one tensor per expert, in either orientation."""
+        """From stacked `(E, ...)` tensors or lists of one tensor per expert, in either orientation.
+
+        The first product makes gate and up side by side, so it is twice as wide as the second is deep.
+        """
         experts, wide, first = _stacked(leaf, "gmm1_weight", hidden)
-        others, inner, second = _stacked(leaf, "gmm2_weight", hidden)
-        if experts != others or first.dtype != second.dtype or wide not in (inner, 2 * inner):
-            hint = f"gmm1 ({experts}, {hidden}, {wide}) and gmm2 ({others}, {inner}, {hidden}) do not belong together"
+        others, inner, second = _stacked(leaf, "gmm2_weight", hidden, packed_inner=True)
+        if experts != others or first.dtype != second.dtype or wide != 2 * inner:
+            hint = (
+                f"gmm1 ({experts}, {hidden}, {wide}) and gmm2 ({others}, {inner}, {hidden}) are not the gate, up and"
+                " down projections of one layer"
+            )
             raise refuse(MissReason.TARGET_UNAVAILABLE, "gmm1_weight", hint)
-        return cls(experts, inner, first.dtype)
+        return cls(experts, inner, table_dtype(first))
 
 
-def _stacked(leaf: LeafOp, role: str, hidden: int) -> tuple[int, int, TensorSpec]:
-    """Number of experts, the dimension that is not the hidden size, and the tensor itself."""
+def _stacked(leaf: LeafOp, role: str, hidden: int, *, packed_inner: bool = False) -> tuple[int, int, TensorSpec]:
+    """Number of experts, the dimension that is not the hidden size, and the first tensor.
+
+    A packed weight holds two values of the reduced dimension in one element: hidden in the first product, the inner
+    size in the second.
+    """
     found = leaf.roles(role)
     if not found:
         raise missing(role, f"{leaf.name} needs its expert weights {role!r}")
-    spec = found[0]
+    spec = shaped(found[0], role)
+    if any((other.shape, other.dtype) != (spec.shape, spec.dtype) for other in found) or spec.rank not in (2, 3):
+        hint = f"{role}: expected one (experts, ...) tensor or a list of equal matrices, got {spec.shape}"
+        raise refuse(MissReason.TARGET_UNAVAILABLE, role, hint)
     experts = len(found) if spec.rank == 2 else spec.shape[0] * len(found)
-    if spec.rank in (2, 3) and hidden in spec.shape[-2:]:
-        first, last = spec.shape[-2:]
-        return experts, last if first == hidden else first, spec
-    hint = f"{role} {spec.shape} has no dimension of the hidden size {hidden}"
-    raise refuse(MissReason.TARGET_UNAVAILABLE, role, hint)
-
-
-def _quant(leaf: LeafOp, constants: Mapping[str, Any], weight_dtype: str, *, dispatch: bool) -> str:
-    asked = leaf.attributes.get("quant") or constants.get("quant")
-    suffix = base_name(leaf).removeprefix(_DISPATCH) if dispatch else ""
-    if suffix:
-        return str(asked or _DISPATCH_QUANTS.get(suffix, suffix.removeprefix("_")))
-    allowed = _QUANTS.get(weight_dtype, (weight_dtype,))
-    found = asked or allowed[0]
-    if found is None:
-        names = ", ".join(str(name) for name in allowed[1:])
-        raise missing("quant", f"{weight_dtype} weights do not tell the subtype: give attrs.quant, one of {names}")
-    if found not in allowed:
-        names = ", ".join(str(name) for name in allowed if name)
-        hint = f"{weight_dtype} weights may stand for {names}; got quant {found!r}"
-        raise refuse(MissReason.TARGET_UNAVAILABLE, "quant", hint)
-    return str(found)
+    packed = spec.dtype == _PACKED_DTYPE
+    known = hidden / 2 if packed and not packed_inner else hidden
+    first, last = spec.shape[-2:]
+    if known not in (first, last):
+        hint = f"{role} {spec.shape} has no dimension of {known:g}, the hidden size as this dtype stores it"
+        raise refuse(MissReason.TARGET_UNAVAILABLE, role, hint)
+    other = last if first == known else first
+    return experts, other * 2 if packed and packed_inner else other, spec
 
 
 def _ranks(leaf: LeafOp, constants: Mapping[str, Any], name: str) -> int | None:
@@ -134,11 +123,20 @@ def _ranks(leaf: LeafOp, constants: Mapping[str, Any], name: str) -> int | None:
     return found
 
 
-def _group(leaf: LeafOp) -> int:
+def _expert_ranks(leaf: LeafOp, constants: Mapping[str, Any], *, dispatch: bool) -> int:
+    """Ranks the experts lie on: given, else for a dispatch the ranks of its group, else 1."""
+    given = _ranks(leaf, constants, "moe_ep_size")
     group = leaf.attributes.get("rank_group")
-    if not isinstance(group, tuple) or not group:
+    ranks = len(group) if isinstance(group, tuple) and group else None
+    if given is not None and ranks is not None and given != ranks:
+        hint = f"moe_ep_size {given} and a rank_group of {ranks} ranks contradict each other"
+        raise refuse(MissReason.TARGET_UNAVAILABLE, "moe_ep_size", hint)
+    if not dispatch:
+        return given or 1
+    found = given or ranks
+    if found is None:
         raise missing("moe_ep_size", "give attrs.moe_ep_size or attrs.rank_group, the ranks the experts lie on")
-    return len(group)
+    return found
 
 
 def _experts(leaf: LeafOp, constants: Mapping[str, Any], local: int, ranks: int) -> int:

@@ -21,6 +21,7 @@ __all__ = [
     "named_dtype",
     "refuse",
     "required_role",
+    "shaped",
     "shared_dtype",
     "table_dtype",
     "text_attr",
@@ -71,11 +72,19 @@ def base_name(leaf: LeafOp) -> str:
 
 
 def required_role(leaf: LeafOp, *names: str) -> TensorSpec:
-    """The first input with one of the roles.  Refuses where there is none."""
+    """The first input with one of the roles, never a scalar.  Refuses where there is none."""
     for name in names:
         if (spec := leaf.role(name)) is not None:
-            return spec
+            return shaped(spec, name)
     raise missing(names[0], f"{leaf.name} needs its input {names[0]!r}")
+
+
+def shaped(spec: TensorSpec, name: str) -> TensorSpec:
+    """The tensor itself.  Refuses one without dimensions or without elements: no table measured that."""
+    if not spec.shape or spec.numel == 0:
+        hint = f"{name} {spec.shape} has no {'elements' if spec.shape else 'dimensions'}"
+        raise refuse(MissReason.TARGET_UNAVAILABLE, name, hint)
+    return spec
 
 
 def table_dtype(spec: TensorSpec) -> str:

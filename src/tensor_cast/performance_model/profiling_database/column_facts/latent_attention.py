@@ -9,19 +9,21 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tensor_cast.leaf import LeafOp
+from tensor_cast.leaf import LeafOp, TensorSpec
 from tensor_cast.performance_model.profiling_database.column_facts.attention import length_axes
 from tensor_cast.performance_model.profiling_database.column_facts.facts import (
     ColumnFacts,
     base_name,
     count_attr,
     missing,
+    named_dtype,
     refuse,
     required_role,
     shared_dtype,
     table_dtype,
     text_attr,
 )
+from tensor_cast.performance_model.profiling_database.column_facts.operands import settle_operands
 from tensor_cast.performance_model.profiling_database.column_facts.request_lengths import (
     measured_phase,
     uniform_lengths,
@@ -35,6 +37,7 @@ _STAGES: Final = ("pre", "post")
 
 def describe_latent_attention(leaf: LeafOp, constants: Mapping[str, Any]) -> ColumnFacts:
     """The kernel, `latent_bmm` or `latent_attention_block`, by the operator's name."""
+    settle_operands(leaf, constants)
     name = base_name(leaf)
     if name == "latent_bmm":
         return _projection(leaf, constants)
@@ -44,7 +47,10 @@ def describe_latent_attention(leaf: LeafOp, constants: Mapping[str, Any]) -> Col
 
 
 def _kernel(leaf: LeafOp) -> ColumnFacts:
-    """Facts phase, dtype, kv_dtype, query_width (per head) and cache_width (latent plus rotary part)."""
+    """Facts phase, dtype, kv_dtype, query_width (per head), cache_width (latent plus rotary part), v_head_dim, topk.
+
+    The last two are None where the leaf does not say.
+    """
     query, cache = required_role(leaf, "query"), required_role(leaf, "kv_cache")
     if query.rank < 3:
         raise missing("query", f"query {query.shape} does not show its heads: expected (T, heads, size)")
@@ -56,6 +62,8 @@ def _kernel(leaf: LeafOp) -> ColumnFacts:
         "kv_dtype": table_dtype(cache),
         "query_width": query.shape[-1],
         "cache_width": cache.shape[-1],
+        "v_head_dim": leaf.attributes.get("v_head_dim"),
+        "topk": leaf.attributes.get("topk_limit"),
     }
     return ColumnFacts(length_axes(lengths.isl, lengths.kv, lengths.batch_size, heads), regime)
 
@@ -80,9 +88,9 @@ def _projection(leaf: LeafOp, constants: Mapping[str, Any]) -> ColumnFacts:
 
 
 def _block(leaf: LeafOp, constants: Mapping[str, Any]) -> ColumnFacts:
-    """Facts phase, model, gemm_type, dtype, kv_dtype of a block with its projections.
+    """Facts phase, model, gemm_type, dtype, kv_dtype, hidden_size, cache_width of a block with its projections.
 
-    Hidden and latent sizes are no columns of the tables: `model` stands for them.
+    Hidden and latent sizes are no columns of the tables: `model` stands for them, and a layout may assume them.
     """
     hidden, cache = required_role(leaf, "hidden"), required_role(leaf, "kv_cache")
     heads = count_attr(leaf, constants, "num_heads")
@@ -93,7 +101,15 @@ def _block(leaf: LeafOp, constants: Mapping[str, Any]) -> ColumnFacts:
         "phase": measured_phase(lengths),
         "model": text_attr(leaf, constants, "model", "give attrs.model, such as deepseek-ai/DeepSeek-V3"),
         "gemm_type": text_attr(leaf, constants, "gemm_type", "give attrs.gemm_type: bfloat16, fp8_block or nvfp4"),
-        "dtype": leaf.attributes.get("attention_dtype") or table_dtype(hidden),
+        "dtype": _attention_dtype(leaf, hidden),
         "kv_dtype": table_dtype(cache),
+        "hidden_size": hidden.shape[-1],
+        "cache_width": cache.shape[-1],
     }
     return ColumnFacts(length_axes(lengths.isl, lengths.kv, lengths.batch_size, heads), regime)
+
+
+def _attention_dtype(leaf: LeafOp, hidden: TensorSpec) -> str:
+    """The dtype the attention inside the block computes in: given, else that of the block's input."""
+    given = leaf.attributes.get("attention_dtype")
+    return table_dtype(hidden) if given is None else named_dtype(str(given), "attention_dtype")

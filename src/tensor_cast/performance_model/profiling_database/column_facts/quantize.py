@@ -9,7 +9,6 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from tensor_cast.dtypes import stored_bytes
 from tensor_cast.leaf import LeafOp, TensorSpec
 from tensor_cast.performance_model.profiling_database.column_facts.facts import (
     ColumnFacts,
@@ -19,15 +18,15 @@ from tensor_cast.performance_model.profiling_database.column_facts.facts import 
     required_role,
     table_dtype,
 )
+from tensor_cast.performance_model.profiling_database.column_facts.operands import settle_operands
 
 __all__ = ["describe_quantize"]
 
 
 def describe_quantize(leaf: LeafOp, constants: Mapping[str, Any]) -> ColumnFacts:
-    """Axes M, K; facts `quant` (the dtype made), `scale_mode` (per_token, per_tensor, other), `input_bytes`."""
+    """Axes M, K; facts `quant` (the dtype made), `scale_mode` (per_token, per_tensor, other), `input_dtype`."""
     x = required_role(leaf, "x")
-    if not x.shape:
-        raise missing("x", "quantisation needs an activation of at least one dimension")
+    settle_operands(leaf, constants)
     rows = math.prod(x.shape[:-1])
     dynamic = base_name(leaf) != "quantize"
     scale = leaf.outputs[1] if dynamic and len(leaf.outputs) > 1 else leaf.role("scale")
@@ -36,7 +35,7 @@ def describe_quantize(leaf: LeafOp, constants: Mapping[str, Any]) -> ColumnFacts
         {
             "quant": _made(leaf, constants),
             "scale_mode": (_dims_mode(leaf, x) if dynamic else None) or _scale_mode(scale, rows),
-            "input_bytes": stored_bytes(x.dtype),
+            "input_dtype": table_dtype(x),
         },
     )
 

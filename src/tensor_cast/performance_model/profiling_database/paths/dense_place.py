@@ -64,7 +64,8 @@ def dense_target(
             notes |= {"quant_mode_unknown_in_csv": True, "target_quant_mode": str(quant_mode)}
     tokens, heads, head_dim = normal
     axes = _axes(tokens, heads, head_dim, length, policy)
-    return Target(axes, tuple(regime), notes=notes)
+    roots = ("seq",) if policy.axis_transform == "sqrt_seq" else ()
+    return Target(axes, tuple(regime), notes=notes, roots=roots)
 
 
 def _sparse_mode(leaf: LeafOp, layout: str) -> int | None:

@@ -42,13 +42,17 @@ _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a question lies: continuous axes, exact regime, facts worth showing, and the view of the rows it needs."""
+    """Where a question lies: continuous axes, exact regime, facts worth showing, and the view of the rows it needs.
+
+    `roots` are the axes that hold the square root of what was asked.
+    """
 
     axes: Mapping[str, float]
     regime: RegimeKey
     variant: str | None = None
     notes: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
     view: str = ""
+    roots: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
+from typing import Any
 
 from tensor_cast.errors import InvalidValueError
 from tensor_cast.leaf import LeafOp
-from tensor_cast.performance_model.profiling_database.column_facts import describe
+from tensor_cast.performance_model.profiling_database.column_facts import ColumnFacts, describe
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
 from tensor_cast.performance_model.profiling_database.exact.context import ExactContext
 from tensor_cast.performance_model.profiling_database.kernel_table import ColumnTable, TensorTable
 from tensor_cast.performance_model.profiling_database.op_mapping import KernelPolicy, OperatorEntry
 from tensor_cast.performance_model.profiling_database.paths.path import Candidate, OperatorPath, Target
+from tensor_cast.performance_model.profiling_database.table_layout import Assumption
 
 __all__ = ["TabulatedPath"]
 
@@ -56,6 +58,10 @@ class TabulatedPath(OperatorPath):
         for name in (*table.fact_names, *table.constants):
             if name not in facts.regime:
                 return Miss(MissReason.SEMANTIC_FIELD_MISSING, name, {"attempted_kernel_types": [table.kernel]})
+        contradicted = _contradicted(table, facts)
+        if contradicted:
+            details = {"attempted_kernel_types": [table.kernel], "regime_differs_in": contradicted}
+            return Miss(MissReason.REGIME_KEY_UNMATCHED, details=details)
         axes = {axis: float(facts.axes[axis]) for axis in table.axes if axis in facts.axes}
         regime = tuple((name, facts.regime[name]) for name in (*table.constants, *table.fact_names))
         if len(axes) < len(table.axes):
@@ -67,3 +73,23 @@ class TabulatedPath(OperatorPath):
         self, table: TensorTable, row: int, entry: OperatorEntry, policy: KernelPolicy, view: str = ""
     ) -> Candidate | str:
         return "not_a_column_table"
+
+
+def _contradicted(table: ColumnTable, facts: ColumnFacts) -> dict[str, dict[str, Any]]:
+    """Facts that hold for the whole table and that the leaf states otherwise."""
+    whole: dict[str, Assumption] = {name: (value,) for name, value in table.constants.items()}
+    found = {}
+    for name, assumption in (whole | dict(table.assumed)).items():
+        stated, allowed = facts.regime.get(name), _allowed(assumption, facts)
+        if stated is not None and allowed is not None and stated not in allowed:
+            found[name] = {"asked": stated, "measured": " or ".join(map(str, allowed))}
+    return found
+
+
+def _allowed(assumption: Assumption, facts: ColumnFacts) -> tuple[Any, ...] | None:
+    """The values an assumption allows; None where it says nothing of this leaf."""
+    if isinstance(assumption, tuple):
+        return assumption
+    [(fact, choices)] = assumption.items()
+    allowed: tuple[Any, ...] | None = choices.get(facts.regime.get(fact))
+    return allowed

@@ -6,29 +6,35 @@ same layout.  The package is located, never imported.  Source: GPU table facts, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from tensor_cast.errors import DataFileError, InvalidValueError, UnknownNameError, how_to_install, nearest
+from tensor_cast.errors import DataFileError, InvalidValueError, how_to_install
 from tensor_cast.performance_model.profiling_database.database import (
     MAPPING_FILE,
     DatabaseName,
     ProfilingDatabase,
+    open_database,
 )
-from tensor_cast.performance_model.profiling_database.kernel_table import ColumnTable, LoadReport
 from tensor_cast.performance_model.profiling_database.op_mapping import OpMapping, load_op_mapping
+from tensor_cast.performance_model.profiling_database.readers.column_tables import ColumnTables, ReadOptions
 from tensor_cast.safe_yaml import load_yaml
 
-if TYPE_CHECKING:
-    from tensor_cast.performance_model.profiling_database.table_layout import TableLayout
-
-__all__ = ["FORMAT", "GpuTables", "find_gpu_databases", "open_gpu_database", "package_root"]
+__all__ = [
+    "FORMAT",
+    "GpuTables",
+    "find_gpu_databases",
+    "gpu_database",
+    "installed_database",
+    "open_gpu_database",
+    "package_root",
+]
 
 FORMAT: Final = "aiconfigurator"
-_PACKAGE: Final = "aiconfigurator_core"
+PACKAGE: Final = "aiconfigurator_core"
 _INSTALL: Final = how_to_install("gpu")
 _COLLECTIVES: Final = "comm"
 _SHIPPED: Final = Path(__file__).parent.parent / "data"
@@ -36,7 +42,7 @@ _SHIPPED: Final = Path(__file__).parent.parent / "data"
 
 def package_root() -> Path:
     """The data folder of the installed package.  Raises InvalidValueError with the install command if absent."""
-    spec = find_spec(_PACKAGE)
+    spec = find_spec(PACKAGE)
     for place in (spec.submodule_search_locations or ()) if spec is not None else ():
         root = Path(place) / "systems" / "data"
         if root.is_dir():
@@ -47,63 +53,79 @@ def package_root() -> Path:
 def find_gpu_databases(root: Path | None = None) -> Iterator[DatabaseName]:
     """Every `system/framework/version` that has a table outside `comm`, sorted; None searches the package.
 
-    Raises InvalidValueError when `root` is None and the package is not installed.
+    `root` may be the root itself, a folder above it, or one of its system folders.  Raises InvalidValueError when it is
+    None and the package is not installed.
     """
     place = package_root() if root is None else root
-    names = {
-        (folder.parts[-4], folder.parts[-2], folder.parts[-1])
-        for folder in {table.parent for table in place.glob("*/*/*/*/*.parquet")}
-        if folder.parts[-3] != _COLLECTIVES
-    }
-    for system, framework, version in sorted(names):
-        yield DatabaseName(system, framework, version, place / system, FORMAT)
+    found = set()
+    for folder in {table.parent for table in place.rglob("*.parquet")}:
+        if len(folder.relative_to(place).parts) < 3:
+            continue
+        system, family, framework, version = folder.absolute().parts[-4:]
+        if family != _COLLECTIVES:
+            found.add((system, framework, version, folder.parents[2]))
+    for system, framework, version, path in sorted(found):
+        yield _name(system, framework, version, path, packaged=root is None)
+
+
+def installed_database(parts: Sequence[str]) -> DatabaseName | None:
+    """The database of the package with exactly this system, framework and version, found without searching."""
+    system, framework, version = parts
+    if any(part in ("", ".", "..") or "*" in part for part in parts):
+        return None
+    path = package_root() / system
+    families = {table.parts[-4] for table in path.glob(f"*/{framework}/{version}/*.parquet")}
+    return _name(system, framework, version, path, packaged=True) if families - {_COLLECTIVES} else None
+
+
+def _name(system: str, framework: str, version: str, path: Path, *, packaged: bool) -> DatabaseName:
+    name = f"{system}/{framework}/{version}"
+    return DatabaseName(system, framework, version, path, FORMAT, name if packaged else f"{path.parent}::{name}")
 
 
 def open_gpu_database(name: str, root: Path | None = None) -> ProfilingDatabase:
-    """The database `system/framework/version`; its tables are read on first use.
+    """The database `system/framework/version` of the package or of another root; as `open_database` opens it."""
+    return open_database(name if root is None else f"{root}::{name}")
 
-    Raises UnknownNameError with the nearest spelling, and InvalidValueError when the package or pyarrow is missing or
-    `root` is no folder.
+
+def gpu_database(name: DatabaseName, mapping: OpMapping | None, options: ReadOptions) -> ProfilingDatabase:
+    """The database at a place that was found; its tables are read on first use.
+
+    Its mapping is the one given, that of the root's own `op_mapping.yaml`, or the one shipped for its framework.
+    Raises InvalidValueError when pyarrow is missing.
     """
-    if root is not None and not root.is_dir():
-        raise InvalidValueError(f"{root}: is not a folder; expected <system>/<family>/<framework>/<version> below it")
-    found = {str(item): item for item in find_gpu_databases(root)}
-    if name not in found:
-        place = _PACKAGE if root is None else str(root)
-        hint = nearest(name, found) or f"; known: {', '.join(found) or 'none'}"
-        raise UnknownNameError(f"no GPU database {name!r} in {place}{hint}")
     if find_spec("pyarrow") is None:
         raise InvalidValueError(f"reading GPU tables needs pyarrow, which is not installed: {_INSTALL}")
-    database = found[name]
-    mapping = _mapping(database)
-    return ProfilingDatabase(database.path, mapping, GpuTables(database, mapping), name=str(database))
+    used = mapping or _mapping(name)
+    return ProfilingDatabase(name.path, used, GpuTables(name, used, options), name=name.spelling)
 
 
 def _mapping(name: DatabaseName) -> OpMapping:
     own = _SHIPPED / name.device / name.framework / name.version / MAPPING_FILE
     generic = _SHIPPED / "gpu" / f"{name.framework}.yaml"
-    for path in (own, generic):
+    for path in (name.path.parent / MAPPING_FILE, own, generic):
         if path.is_file():
             return load_op_mapping(path)
     return OpMapping(header={"notes": f"no mapping is shipped for the framework {name.framework}"})
 
 
-class GpuTables:
-    """Reads one kernel's tables; whatever is wrong with a file stands in the report and stops nothing."""
+class GpuTables(ColumnTables):
+    """The tables of one version folder of every family; latencies are milliseconds unless a layout says otherwise."""
 
-    def __init__(self, name: DatabaseName, mapping: OpMapping) -> None:
+    def __init__(self, name: DatabaseName, mapping: OpMapping, options: ReadOptions | None = None) -> None:
+        super().__init__(mapping.layouts, options or ReadOptions())
         self.name = name
-        self._layouts = mapping.layouts
+        self.root = name.path.parent
 
-    @property
-    def root(self) -> Path:
-        """The folder of the tables' root, above the system folders."""
-        return self.name.path.parent
+    def reads(self, kernel: str) -> bool:
+        return True
 
     def path_of(self, table: str) -> Path:
-        """The file of `<family>/<table>`, whether or not it exists."""
         family, _, stem = table.partition("/")
         return self.name.path / family / self.name.framework / self.name.version / f"{stem}.parquet"
+
+    def named(self, path: Path) -> str:
+        return path.relative_to(self.root).as_posix()
 
     @cached_property
     def tables_on_disk(self) -> tuple[str, ...]:
@@ -113,47 +135,18 @@ class GpuTables:
         return tuple(sorted(name for name in names if not name.startswith(f"{_COLLECTIVES}/")))
 
     @cached_property
-    def unknown_tables(self) -> tuple[str, ...]:
-        """Tables on disk that no kernel of the mapping reads."""
+    def unread(self) -> tuple[str, ...]:
         known = {table for layout in self._layouts.values() for table in (*layout.files, layout.add)}
         return tuple(name for name in self.tables_on_disk if name not in known)
 
-    def read(self, kernel: str) -> tuple[ColumnTable | None, LoadReport]:
-        """The kernel's points with repeats merged, or None; the report says what was read and what was left out."""
-        report = LoadReport(kernel)
-        report.notes += self._database_notes
-        layout = self._layouts.get(kernel)
-        if layout is None:
-            report.problems.append(f"table_unmapped: the mapping has no 'tables' entry for {kernel}")
-            return None, report
-        table = next((name for name in layout.files if self.path_of(name).exists()), layout.files[0])
-        report.source = self._relative(self.path_of(table))
-        report.notes += self._reuse_notes(table)
-        try:
-            return self._load(table, layout, report), report
-        except DataFileError as error:
-            report.problems.append(f"{error.code}: {error}")
-            return None, report
-
-    def _load(self, table: str, layout: TableLayout, report: LoadReport) -> ColumnTable | None:
-        from tensor_cast.performance_model.profiling_database.readers.column_table import load_column_table
-
-        for name in (table, layout.add):
-            if name is not None and not self.path_of(name).exists():
-                raise DataFileError(self._relative(self.path_of(name)), "no such table", code="table_not_found")
-        return load_column_table(
-            self.path_of(table),
-            None if layout.add is None else self.path_of(layout.add),
-            layout,
-            report,
-            self.root,
-        )
+    def notes(self, table: str) -> list[str]:
+        return [*self._database_notes, *self._reuse_notes(table)]
 
     @cached_property
     def _database_notes(self) -> tuple[str, ...]:
         notes = []
-        if self.unknown_tables:
-            notes.append(f"tables that no kernel reads, skipped: {', '.join(self.unknown_tables)}")
+        if self.unread:
+            notes.append(f"tables that no kernel reads, skipped: {', '.join(self.unread)}")
         if (self.name.path / _COLLECTIVES).is_dir():
             notes.append(f"the {_COLLECTIVES} tables (collectives) are skipped")
         return tuple(notes)
@@ -174,6 +167,3 @@ class GpuTables:
             for entry in (entries if isinstance(entries, list) else [])
             if isinstance(entry, dict) and entry.get("table") == stem
         ]
-
-    def _relative(self, path: Path) -> str:
-        return path.relative_to(self.root).as_posix()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tensor_cast.performance_model.profiling_database.kernel_table import ColumnTable, LoadReport
-from tensor_cast.performance_model.profiling_database.readers.parquet_columns import Rows, read_rows
+from tensor_cast.performance_model.profiling_database.readers.column_rows import ColumnSource, Rows, read_rows
 from tensor_cast.performance_model.profiling_database.readers.repeats import (
     TOLERANCE,
     Points,
@@ -30,24 +30,35 @@ __all__ = ["load_column_table"]
 
 
 def load_column_table(
-    path: Path, added: Path | None, layout: TableLayout, report: LoadReport, root: Path
+    path: Path, added: Path | None, layout: TableLayout, report: LoadReport, name: str, max_rows: int
 ) -> ColumnTable | None:
     """The points of `path`, each plus the latency `added` has at the same regime and axes; None without a usable row.
 
-    Points are named by their row in `path`, relative to `root`.  Raises DataFileError as `read_rows` does.
+    Points are named by their row in the file `name`.  Raises DataFileError as `ParquetColumns`, `CsvColumns` and
+    `read_rows` do.
     """
-    rows = read_rows(path, layout, report, zero_is_valid=added is not None)
+    rows = read_rows(_columns(path, layout, max_rows), layout, report, zero_is_valid=added is not None)
     _note_versions(rows, path.parent.name, report)
-    file = path.relative_to(root).as_posix()
+    file = name
     doubtful: BoolArray = np.zeros(len(rows), dtype=bool)
     if added is not None:
-        rows, doubtful = _sum(rows, added, layout, report)
+        rows, doubtful = _sum(rows, _columns(added, layout, max_rows), layout, report)
         file = f"{file} (+ {added.name} at equal coordinates)"
     points = merge_repeats(rows)
     if not len(points.source):
         return None
     _describe(points, len(rows), report)
     return _table(rows, points, doubtful, layout, file, report)
+
+
+def _columns(path: Path, layout: TableLayout, max_rows: int) -> ColumnSource:
+    if path.suffix == ".csv":
+        from tensor_cast.performance_model.profiling_database.readers.csv_columns import CsvColumns
+
+        return CsvColumns(path, layout, max_rows)
+    from tensor_cast.performance_model.profiling_database.readers.parquet_columns import ParquetColumns
+
+    return ParquetColumns(path, layout, max_rows)
 
 
 def _table(
@@ -71,15 +82,16 @@ def _table(
         ambiguous=points.ambiguous | doubtful[source],
         report=report,
         constants=dict(layout.constants),
+        assumed=dict(layout.assumed),
     )
 
 
-def _sum(rows: Rows, added: Path, layout: TableLayout, report: LoadReport) -> tuple[Rows, BoolArray]:
+def _sum(rows: Rows, added: ColumnSource, layout: TableLayout, report: LoadReport) -> tuple[Rows, BoolArray]:
     """`rows` with the added table's latencies; and where that table's repeats disagree.
 
     The rows hold a difference, which is 0 where it could not be measured: the sum then is the added latency alone.
     """
-    other_report = LoadReport(layout.kernel, added.name)
+    other_report = LoadReport(layout.kernel, added.path.name)
     other = read_rows(added, layout, other_report)
     points = merge_repeats(other)
     place = _places(rows, other, points)
@@ -92,7 +104,7 @@ def _sum(rows: Rows, added: Path, layout: TableLayout, report: LoadReport) -> tu
     kept = _taken(rows, found)
     rejected = ", ".join(f"{reason} {count}" for reason, count in other_report.rejected.items()) or "none"
     report.notes += [
-        f"{added.stem} is added: {other_report.rows_read} rows read, rejected: {rejected}",
+        f"{added.path.stem} is added: {other_report.rows_read} rows read, rejected: {rejected}",
         f"the difference was zero in {int((kept.latency_us == 0).sum())} rows",
     ]
     total = kept.latency_us + points.latency_us[place[found]]

@@ -1,139 +1,66 @@
-"""One parquet table into numpy arrays: the columns a layout names, each row checked, latencies in microseconds.
-
-Source: GPU table facts, section 1 (units, spellings, optional columns) and section 3 (what to reject).  Strings may be
-`string` or `large_string`: values are compared, never types.
-"""
+"""Columns of a parquet file as numpy arrays, without pandas: pyarrow's own conversions import it."""
 
 from __future__ import annotations
 
 import stat
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tensor_cast.errors import DataFileError
+from tensor_cast.performance_model.profiling_database.readers.column_rows import Coded, checked_names
 from tensor_cast.performance_model.profiling_database.readers.text_source import is_lfs_pointer
 from tensor_cast.performance_model.profiling_database.table_layout import TableLayout
 
 if TYPE_CHECKING:
-    from tensor_cast.performance_model.profiling_database.kernel_table import (
-        BoolArray,
-        FloatArray,
-        IntArray,
-        LoadReport,
-    )
+    from tensor_cast.performance_model.profiling_database.kernel_table import FloatArray
 
-__all__ = ["LATENCY", "Rows", "read_rows"]
-
-LATENCY: Final = "latency"
-_VERSION: Final = "version"
-_MICROSECONDS_PER_MILLISECOND: Final = 1000.0
-_MAX_COORDINATE: Final = 2.0**53
+__all__ = ["ParquetColumns"]
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """The usable rows of one file, in file order.
+class ParquetColumns:
+    """The columns of one parquet file that a layout reads."""
 
-    Row `i` lies in regime `regime_keys[regime_codes[i]]`, ran `variants[variant_codes[i]]`, and stood in row `rows[i]`
-    (0-based) of the file.  `metadata_codes` are equal where every metadata column is.
-    """
+    def __init__(self, path: Path, layout: TableLayout, max_rows: int) -> None:
+        """Raises DataFileError with code `lfs_pointer`, `not_a_file`, `unreadable`, `parquet_unreadable`,
+        `missing_column`, `duplicate_column` or `too_many_rows`; the last without reading a row.
+        """
+        self.path = path
+        self._table = _read_table(path, layout, max_rows)
+        self.names: tuple[str, ...] = tuple(self._table.column_names)
+        self.count: int = self._table.num_rows
 
-    axes: dict[str, FloatArray]
-    regime_keys: tuple[tuple[Any, ...], ...]
-    regime_codes: IntArray
-    variants: tuple[str, ...]
-    variant_codes: IntArray
-    metadata_codes: IntArray
-    latency_us: FloatArray
-    rows: IntArray
-    versions: tuple[str, ...]
+    def number(self, name: str) -> FloatArray:
+        column = self._table.column(name)
+        kind = column.type
+        if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+            raise DataFileError(self.path, f"column {name!r} holds {kind}, expected numbers", code="column_type")
+        wide = column.cast(pa.float64(), safe=False)
+        values: FloatArray = _values(wide.fill_null(float("nan")), np.float64)
+        return values
 
-    def __len__(self) -> int:
-        return len(self.latency_us)
-
-
-@dataclass(frozen=True, slots=True)
-class _Coded:
-    """A column as codes into its distinct values; `valid` is False where the cell is empty."""
-
-    codes: IntArray
-    values: tuple[Any, ...]
-    valid: BoolArray
-
-    def kept(self, keep: BoolArray) -> _Coded:
-        return _Coded(self.codes[keep], self.values, self.valid[keep])
+    def coded(self, name: str) -> Coded:
+        column = self._table.column(name)
+        if pa.types.is_nested(column.type):
+            raise DataFileError(self.path, f"column {name!r} holds {column.type}, expected scalars", code="column_type")
+        encoded = column.combine_chunks().dictionary_encode()
+        codes = _values(encoded.indices.fill_null(0).cast(pa.int64()), np.int64)
+        valid = _values(column.is_valid().cast(pa.uint8()), np.uint8).astype(bool)
+        return Coded(codes, tuple(encoded.dictionary.to_pylist()) or (None,), valid)
 
 
-def read_rows(path: Path, layout: TableLayout, report: LoadReport, *, zero_is_valid: bool = False) -> Rows:
-    """The usable rows of `path` as `layout` names them; what is left out is counted in `report`.
-
-    A row is counted once, under the first that applies: `filtered_out` (the layout's `where`), `coordinate_invalid`,
-    `regime_missing`, `latency_zero`, `latency_invalid`.  `zero_is_valid` keeps latencies of 0, for a table that holds a
-    difference.  Raises DataFileError with code `lfs_pointer`, `not_a_file`, `unreadable`, `parquet_unreadable`,
-    `missing_column` or `column_type`.
-    """
-    columns = _Columns(path, _read_table(path, layout), layout)
-    report.rows_read += columns.count
-    keep = _Keep(columns.count, report, path.name)
-    keep.drop("filtered_out", ~columns.wanted())
-    axes = {axis: columns.total(names) for axis, names in layout.axes.items()}
-    for values in axes.values():
-        keep.drop("coordinate_invalid", ~_is_coordinate(values))
-    facts = columns.facts()
-    for fact in facts:
-        keep.drop("regime_missing", ~fact.valid)
-    latency = columns.number(LATENCY) * _MICROSECONDS_PER_MILLISECOND
-    if not zero_is_valid:
-        keep.drop("latency_zero", latency == 0)
-    with np.errstate(invalid="ignore"):
-        keep.drop("latency_invalid", ~(np.isfinite(latency) & (latency >= 0)))
-    rows = np.flatnonzero(keep.mask)
-    codes, keys = _combined([fact.kept(keep.mask) for fact in facts], len(rows))
-    variants, variant_codes = columns.variants(keep.mask)
-    report.rows_usable += len(rows)
-    return Rows(
-        {axis: values[rows] for axis, values in axes.items()},
-        keys,
-        codes,
-        variants,
-        variant_codes,
-        _combined([column.kept(keep.mask) for column in columns.metadata()], len(rows))[0],
-        latency[rows],
-        rows,
-        columns.versions(),
-    )
+def _values(column: Any, kind: Any) -> Any:
+    """The values of a column without nulls, copied out of its buffer."""
+    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if not len(array):
+        return np.zeros(0, dtype=kind)
+    return np.frombuffer(array.buffers()[1], dtype=kind)[array.offset : array.offset + len(array)].copy()
 
 
-class _Keep:
-    """Which rows are still in; each is counted out once."""
-
-    def __init__(self, count: int, report: LoadReport, name: str) -> None:
-        self.mask: BoolArray = np.ones(count, dtype=bool)
-        self._report = report
-        self._name = name
-
-    def drop(self, reason: str, bad: BoolArray) -> None:
-        found = np.flatnonzero(self.mask & bad)
-        if len(found):
-            self._report.rejected[reason] += len(found)
-            self._report.examples.setdefault(reason, f"{self._name}:{found[0]}")
-            self.mask[found] = False
-
-
-def _is_coordinate(values: FloatArray) -> BoolArray:
-    with np.errstate(invalid="ignore"):
-        inside = (values >= 0) & (values <= _MAX_COORDINATE)
-        whole: BoolArray = np.asarray(inside & (np.floor(values) == values))
-    return whole
-
-
-def _read_table(path: Path, layout: TableLayout) -> Any:
+def _read_table(path: Path, layout: TableLayout, max_rows: int) -> Any:
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             raise DataFileError(path, "is not a file: expected a parquet table", code="not_a_file")
@@ -144,119 +71,12 @@ def _read_table(path: Path, layout: TableLayout) -> Any:
         raise DataFileError(path, f"cannot be read: {error.strerror or error}", code="unreadable") from None
     try:
         with pq.ParquetFile(path) as file:
-            present = file.schema_arrow.names
-            missing = [name for name in (*layout.required, LATENCY) if name not in present]
-            if missing:
-                raise DataFileError(path, f"column {', '.join(map(repr, missing))} is missing", code="missing_column")
-            wanted = [name for name in (*layout.columns, LATENCY, _VERSION) if name in present]
-            return file.read(columns=list(dict.fromkeys(wanted)))
+            wanted = checked_names(path, file.schema_arrow.names, layout)
+            count = file.metadata.num_rows
+            if count > max_rows:
+                problem = f"has {count} rows, more than the {max_rows} that are read; CASTQ_MAX_ROWS raises the limit"
+                raise DataFileError(path, problem, code="too_many_rows")
+            return file.read(columns=list(wanted))
     except (pa.ArrowException, OSError) as error:
         problem = f"is truncated or no parquet file: {str(error).splitlines()[0]}"
         raise DataFileError(path, problem, code="parquet_unreadable") from None
-
-
-class _Columns:
-    """Access to the columns of one table, with the layout's defaults and spellings applied."""
-
-    def __init__(self, path: Path, table: Any, layout: TableLayout) -> None:
-        self._path = path
-        self._table = table
-        self._layout = layout
-        self.count: int = table.num_rows
-
-    def number(self, name: str) -> FloatArray:
-        """A numeric column as floats, NaN where empty."""
-        if name not in self._table.column_names:
-            return np.full(self.count, float(self._layout.defaults[name]))
-        column = self._table.column(name)
-        kind = column.type
-        if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
-            raise DataFileError(self._path, f"column {name!r} holds {kind}, expected numbers", code="column_type")
-        wide = column.cast(pa.float64(), safe=False).combine_chunks()
-        return np.asarray(wide.to_numpy(zero_copy_only=False), dtype=np.float64)
-
-    def total(self, names: Sequence[str]) -> FloatArray:
-        """The sum of several numeric columns."""
-        return np.asarray(np.sum([self.number(name) for name in names], axis=0), dtype=np.float64)
-
-    def coded(self, name: str) -> _Coded:
-        """Any scalar column as codes."""
-        if name not in self._table.column_names:
-            return _constant(self._layout.defaults.get(name), self.count)
-        column = self._table.column(name)
-        if pa.types.is_nested(column.type):
-            raise DataFileError(
-                self._path, f"column {name!r} holds {column.type}, expected scalars", code="column_type"
-            )
-        valid = np.asarray(column.is_valid().combine_chunks().to_numpy(zero_copy_only=False), dtype=bool)
-        encoded = column.combine_chunks().dictionary_encode()
-        codes = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
-        return _Coded(codes, tuple(encoded.dictionary.to_pylist()) or (None,), valid)
-
-    def wanted(self) -> BoolArray:
-        """Which rows pass the layout's `where`."""
-        mask: BoolArray = np.ones(self.count, dtype=bool)
-        for name, allowed in self._layout.where.items():
-            column = self.coded(name)
-            mask &= column.valid & np.array([value in allowed for value in column.values])[column.codes]
-        return mask
-
-    def facts(self) -> list[_Coded]:
-        """The regime columns, then the derived facts, in the layout's order."""
-        spellings = self._layout.values
-        plain = [_respelt(self.coded(name), spellings.get(fact, {})) for fact, name in self._layout.regime.items()]
-        derived = [self._derived(rule) for rule in self._layout.derive.values()]
-        return [*plain, *derived]
-
-    def _derived(self, rule: str) -> _Coded:
-        if rule == "kv_head_class":
-            heads, groups = self.number("num_heads"), self.number("num_key_value_heads")
-            found, codes = np.unique(np.where(heads == groups, -1.0, groups), return_inverse=True)
-            values = tuple("MHA" if value == -1 else int(value) if np.isfinite(value) else None for value in found)
-            return _Coded(codes, values, np.isfinite(heads) & np.isfinite(groups) & (groups > 0))
-        isl = self.number("isl")
-        return _Coded((isl == 1).astype(np.int64), ("prefill", "decode"), np.isfinite(isl))
-
-    def metadata(self) -> list[_Coded]:
-        """The metadata columns the file has; an empty cell is a value of its own."""
-        present = [name for name in self._layout.metadata if name in self._table.column_names]
-        return [_with_empty(self.coded(name)) for name in present]
-
-    def variants(self, keep: BoolArray) -> tuple[tuple[str, ...], IntArray]:
-        if self._layout.variant is None:
-            return (), np.zeros(int(keep.sum()), dtype=np.int64)
-        column = _with_empty(self.coded(self._layout.variant)).kept(keep)
-        used, codes = np.unique(column.codes, return_inverse=True)
-        return tuple(str(column.values[i] or "") for i in used), codes
-
-    def versions(self) -> tuple[str, ...]:
-        """The distinct entries of the `version` column, which can differ from the folder."""
-        if _VERSION not in self._table.column_names:
-            return ()
-        return tuple(sorted(str(value) for value in self.coded(_VERSION).values if value is not None))
-
-
-def _constant(value: Any, count: int) -> _Coded:
-    return _Coded(np.zeros(count, dtype=np.int64), (value,), np.ones(count, dtype=bool))
-
-
-def _with_empty(column: _Coded) -> _Coded:
-    codes = np.where(column.valid, column.codes, len(column.values))
-    return _Coded(codes, (*column.values, None), np.ones(len(codes), dtype=bool))
-
-
-def _respelt(column: _Coded, spellings: Any) -> _Coded:
-    ours = [spellings.get(value, value) for value in column.values]
-    places = {value: i for i, value in enumerate(dict.fromkeys(ours))}
-    moved = np.array([places[value] for value in ours], dtype=np.int64)
-    return _Coded(moved[column.codes], tuple(places), column.valid)
-
-
-def _combined(columns: Sequence[_Coded], count: int) -> tuple[IntArray, tuple[tuple[Any, ...], ...]]:
-    """One code per distinct combination of values, and the combinations."""
-    codes: IntArray = np.zeros(count, dtype=np.int64)
-    for column in columns:
-        _, codes = np.unique(codes * len(column.values) + column.codes, return_inverse=True)
-    _, first, codes = np.unique(codes, return_index=True, return_inverse=True)
-    keys = tuple(tuple(column.values[column.codes[i]] for column in columns) for i in first)
-    return codes, keys

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from tensor_cast.performance_model.profiling_database.readers.parquet_columns import Rows
+from tensor_cast.performance_model.profiling_database.readers.column_rows import Rows
 
 if TYPE_CHECKING:
     from tensor_cast.performance_model.profiling_database.kernel_table import (

@@ -1,0 +1,124 @@
+"""Rows of the real GPU tables, read independently, and that nothing is borrowed from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import pytest
+
+from column_leaves import REAL, REAL_ROWS
+from tensor_cast import ProfilingDataSource, QueryResult
+from tensor_cast.leaf import LeafOp, TensorSpec
+from tensor_cast.performance_model.profiling_database.readers.aiconfigurator import open_gpu_database
+
+pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+pytestmark = pytest.mark.skipif(
+    not REAL.is_dir(), reason="the shared GPU tables (../shared/data/aiconfigurator) are not on this machine"
+)
+
+IDS = [f"{kernel}-{database}" for database, _, kernel, _, _ in REAL_ROWS]
+
+
+@cache
+def source(database: str) -> ProfilingDataSource:
+    return ProfilingDataSource(open_gpu_database(database, REAL))
+
+
+@pytest.mark.parametrize(("database", "op", "kernel", "row", "latency_ms"), REAL_ROWS, ids=IDS)
+def test_a_real_row_answers(database: str, op: LeafOp, kernel: str, row: int, latency_ms: float) -> None:
+    found = source(database).query(op)
+    assert isinstance(found, QueryResult), found
+    assert found.details["kernel_type"] == kernel
+    assert [meta["row"] for meta in found.details["matched_row_meta"]] == [row]
+    assert found.latency_us == pytest.approx(latency_ms * 1000, rel=1e-12)
+
+
+DTYPES = (
+    *("float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu"),
+    *("float4", "float4_e2m1fn_x2", "int64", "int32", "int16", "int8", "int4", "uint8", "bool"),
+)
+WIDTHS = ("int32", "int64")  # of an index: not part of what runs
+
+
+def changed(op: LeafOp, place: int, **fields: Any) -> LeafOp:
+    inputs = (*op.inputs[:place], replace(op.inputs[place], **fields), *op.inputs[place + 1 :])
+    return replace(op, inputs=inputs)
+
+
+def other_dtypes(op: LeafOp) -> Iterator[tuple[str, LeafOp]]:
+    for place, spec in enumerate(op.inputs):
+        for dtype in DTYPES:
+            if dtype != spec.dtype and not (dtype in WIDTHS and spec.dtype in WIDTHS):
+                yield f"{spec.role} of {dtype}", changed(op, place, dtype=dtype)
+
+
+def other_shapes(op: LeafOp) -> Iterator[tuple[str, LeafOp]]:
+    """Each dimension halved and doubled; sizes of a paged cache (its blocks) are no part of what runs."""
+    for place, spec in enumerate(op.inputs):
+        paged = spec.role in ("key", "value", "kv_cache", "indexer_cache", "kv_dependency", "kv")
+        for at, dim in enumerate(spec.shape):
+            if paged and at < spec.rank - (2 if spec.role in ("key", "value") else 1):
+                continue
+            for size in {dim * 2, dim // 2} - {dim, 0}:
+                shape = (*spec.shape[:at], size, *spec.shape[at + 1 :])
+                yield f"{spec.role} {spec.shape} as {shape}", changed(op, place, shape=shape)
+
+
+def other_extras(op: LeafOp) -> Iterator[tuple[str, LeafOp]]:
+    for role in ("bias", "x_offset", "w_offset", "topk_indices", "gmm1_bias", ""):
+        if op.role(role) is None:
+            yield f"with {role or 'one more'}", replace(op, inputs=(*op.inputs, TensorSpec((4, 4), "int32", role=role)))
+
+
+ATTRIBUTES = {
+    "attention": {"sliding_window": 4096, "window_size": 4096, "kernel_source": "none_such"},
+    "matmul": {"quant": "nvfp4", "kernel_source": "none_such"},
+    "experts": {"quant": "nvfp4", "distribution": "power_law_1.2", "moe_tp_size": 2, "num_experts": 64},
+    "latent_attention": {"v_head_dim": 256, "topk_limit": 2048, "model": "m", "gemm_type": "nvfp4", "num_heads": 3},
+    "sparse_attention": {"topk_limit": 100, "model": "m", "compress_ratio": 3, "num_heads": 32, "sliding_window": 64},
+    "quantize": {"dims": (), "kernel_source": "none_such"},
+}
+
+
+def other_attributes(op: LeafOp, family: str) -> Iterator[tuple[str, LeafOp]]:
+    # what an operator has no use for is not asked: kinds of latent attention differ in their attributes
+    useless = {
+        "tensor_cast.latent_attention_block.default": ("v_head_dim", "topk_limit"),
+        "tensor_cast.multihead_latent_attention.default": ("model", "gemm_type", "num_heads"),
+        "tensor_cast.sparse_attn_sharedkv.default": ("topk_limit",),
+        "tensor_cast.quant_lightning_indexer.default": ("sliding_window",),
+    }
+    for name, value in ATTRIBUTES[family].items():
+        if name not in useless.get(op.name, ()):
+            attrs = {**op.attributes, name: value}
+            yield f"{name}={value}", replace(op, attrs=tuple(sorted(attrs.items())))
+
+
+@pytest.mark.parametrize(("database", "op", "kernel", "row", "latency_ms"), REAL_ROWS, ids=IDS)
+def test_nothing_is_borrowed(database: str, op: LeafOp, kernel: str, row: int, latency_ms: float) -> None:
+    """Another dtype, size, packing, operand, window, top-k or quantisation is a miss or has rows of its own."""
+    asked = source(database)
+    family = asked.database.mapping.operators[op.name].facts["family"]
+    own = asked.query(op)
+    assert isinstance(own, QueryResult)
+    old = [meta["row"] for meta in own.details["matched_row_meta"]]
+    variations = (*other_dtypes(op), *other_shapes(op), *other_extras(op), *other_attributes(op, family))
+    borrowed = []
+    for what, other in variations:
+        found = asked.query(other)
+        same_kernel = isinstance(found, QueryResult) and found.details["kernel_type"] == kernel
+        if same_kernel and [meta["row"] for meta in found.details["matched_row_meta"]] == old:
+            borrowed.append(what)
+    assert borrowed == []
+    assert len(variations) > 15
+
+
+def test_a_scalar_in_place_of_a_tensor_is_a_miss() -> None:
+    """Whatever tensor of a measured operator is 0-d: a miss, unless it is a scale."""
+    for database, op, _, _, _ in REAL_ROWS:
+        for place, spec in enumerate(op.inputs):
+            found = source(database).query(changed(op, place, shape=()))
+            assert not isinstance(found, QueryResult) or spec.role.endswith("scale"), (op.name, spec.role)
