@@ -11,7 +11,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from castq.ask import locate_database
 from castq.rfc_rows import load_rows
 from support import attention, mm, row, write_database
 from sweeps import Subject, differences, subject
@@ -96,7 +95,7 @@ def ascend(tmp_path_factory: pytest.TempPathFactory) -> tuple[Subject, ...]:
 def gpu() -> tuple[Subject, ...]:
     asked = [(found.real.leaf, found.real.ep_size) for found in load_rows().rows if found.real is not None]
     subjects = [
-        subject(name, locate_database(name), op, ep_size)
+        subject(name, open_database(name), op, ep_size)
         for name in GPU
         for op, ep_size in dict.fromkeys([*asked, *((op, None) for op in GPU_LEAVES)])
     ]
