@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from serq.errors import Place
+
 if TYPE_CHECKING:
     from serq.report import Report
 
@@ -208,8 +210,8 @@ class Hold:
 
     `bindings` are the `at admission` values, evaluated anew at every attempt before the amounts and kept as attributes.
     `prefix` is the chain of (key, length); `private_from` the first segment whose key is the session itself, None when
-    all are shared.  `on_preempt` runs when the hold is preempted, before it queues again.  `cached` tells the prefix that
-    was consumed in `cached_of`, without one the largest over the pools.
+    all are shared.  `on_preempt` runs when the hold is preempted, before it queues again.  `cached` tells the prefix
+    consumed in `cached_of`, without one the largest over the pools.
     """
 
     pools: tuple[HoldPool, ...]
@@ -447,6 +449,14 @@ class Register:
 
 
 @dataclass(frozen=True, slots=True)
+class Places:
+    """Where the statements of every block and the stages were written; None where that is not known."""
+
+    blocks: tuple[tuple[Place | None, ...], ...]
+    stages: tuple[Place | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Program:
     """A whole program with its settings.
 
@@ -476,6 +486,7 @@ class Program:
     arrivals: int | None = None
     client: bool = False
     notes: tuple[tuple[str, str], ...] = field(default=())
+    places: Places | None = field(default=None, compare=False, repr=False, metadata={"local": True})
 
     def run(self, **options: Any) -> Report:
         """Simulate and report; the options are those of `serq.run`."""

@@ -266,7 +266,7 @@ def _refusals(file: str = "") -> Iterator[None]:
         typer.echo("\n\n".join(str(one) for one in error.errors), err=True)
         raise typer.Exit(_REFUSED) from None
     except RunError as error:
-        typer.echo(f"castq: {error}", err=True)
+        typer.echo(f"castq: {error}" if error.place is None else str(error), err=True)
         raise typer.Exit(_REFUSED) from None
     except UnicodeDecodeError:
         typer.echo(f"castq: {file}: the file is not UTF-8 text", err=True)
