@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from serq.errors import Place
+
 if TYPE_CHECKING:
     from serq.report import Report
 
@@ -447,6 +449,14 @@ class Register:
 
 
 @dataclass(frozen=True, slots=True)
+class Places:
+    """Where the statements of every block and the stages were written; None where that is not known."""
+
+    blocks: tuple[tuple[Place | None, ...], ...]
+    stages: tuple[Place | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Program:
     """A whole program with its settings.
 
@@ -476,6 +486,7 @@ class Program:
     arrivals: int | None = None
     client: bool = False
     notes: tuple[tuple[str, str], ...] = field(default=())
+    places: Places | None = field(default=None, compare=False, repr=False, metadata={"local": True})
 
     def run(self, **options: Any) -> Report:
         """Simulate and report; the options are those of `serq.run`."""

@@ -7,12 +7,25 @@ from pathlib import Path
 import conformance
 import pytest
 
+from serq.runner import run
+
 CASES = Path(__file__).parent / "cases"
 
 
 @pytest.mark.parametrize("name", conformance.names(CASES))
 def test_essential_case(name):
     assert conformance.differences(name, CASES) == []
+
+
+@pytest.mark.parametrize("name", conformance.names(CASES, "q"))
+def test_taking_every_iteration_by_itself_gives_the_same(name):
+    """What is run through together, or worked out queue by queue, is what the steps give."""
+    case = conformance.expectation(name, CASES)
+    if case["expect"]["status"] == "error":
+        pytest.skip("ends in an error either way")
+    program = conformance.compiled(case, CASES)
+    slow = run(program, step_by_step=True).to_json(samples=True)
+    assert conformance.departures(slow, run(program).to_json(samples=True)) == []
 
 
 @pytest.mark.skipif(not conformance.CORPUS.is_dir(), reason="the conformance corpus is not beside the checkout")

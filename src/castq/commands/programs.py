@@ -36,7 +36,7 @@ def refusals() -> Iterator[None]:
         unreadable = isinstance(error.__cause__, OSError | UnicodeDecodeError)
         raise typer.Exit(_UNREADABLE if unreadable else _REFUSED) from None
     except RunError as error:
-        show.say(f"castq: {error}", error=True)
+        show.say(f"castq: {error}" if error.place is None else str(error), error=True)
         raise typer.Exit(_REFUSED) from None
 
 

@@ -95,7 +95,7 @@ def _nodes(root: object) -> Iterator[Any]:
             waiting.extend(one)
         elif is_dataclass(one):
             yield one
-            waiting.extend(getattr(one, field.name) for field in fields(one))
+            waiting.extend(getattr(one, field.name) for field in fields(one) if not field.metadata.get("local"))
 
 
 def _check(node: Any, program: ir.Program) -> None:

@@ -198,7 +198,7 @@ class Build:
         self.copies: dict[str, tree.TransferDecl] = {}
         self.share: str | None = None
         self.overridden: set[str] = set()
-        self.places: dict[int, Place] = {}
+        self.places: dict[int, tuple[ir.Stmt, Place]] = {}
         self.sends = 0
         self.reply_slots: list[tuple[int, str, Place]] = []
         self.server_block: int | None = None
@@ -299,7 +299,13 @@ class Build:
 
     def place(self, statement: ir.Stmt) -> Place | None:
         """Where a lowered statement was written, when one written statement became it."""
-        return self.places.get(id(statement))
+        found = self.places.get(id(statement))
+        return found[1] if found is not None and found[0] is statement else None
+
+    def all_places(self) -> ir.Places:
+        """Where the statements of the blocks and the stages were written."""
+        blocks = tuple(tuple(self.place(statement) for statement in block) for block in self.blocks)
+        return ir.Places(blocks, tuple(stage.at for stage in self.stages for _ in range(stage.count)))
 
     def block(self, statements: list[ir.Stmt]) -> int:
         """The number of a new block."""

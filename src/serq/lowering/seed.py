@@ -194,6 +194,7 @@ def lower_seed(
         claims=tuple(seed.claims),
         hidden=tuple(sorted(build.hidden)),
         share=build.share,
+        places=build.all_places(),
     )
     check(program, build)
     return finish(program, settings)

@@ -255,6 +255,7 @@ def lower_split(
         hidden=tuple(sorted(build.hidden)),
         share=build.share,
         client=True,
+        places=build.all_places(),
     )
     check(program, build)
     return finish(program, settings)

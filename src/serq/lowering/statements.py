@@ -50,7 +50,8 @@ def lower_body(body: tree.Body, scope: Scope) -> list[ir.Stmt]:
 def _placed(statement: tree.Statement, scope: Scope) -> Sequence[ir.Stmt]:
     lowered = _statement(statement, scope)
     for one in lowered:
-        scope.build.places.setdefault(id(one), statement.at)
+        if scope.build.place(one) is None:
+            scope.build.places[id(one)] = (one, statement.at)
     return lowered
 
 

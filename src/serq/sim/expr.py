@@ -27,7 +27,8 @@ _DEPTH: Final = 40
 
 def _member(members: Sequence[Any], index: float) -> Any:
     if not (index == index and 0 <= index < len(members)) or index != int(index):
-        raise RunError("run-index", f"index {index:g} is not a whole number from 0 to {len(members) - 1}")
+        allowed = f"the index is a whole number from 0 to {len(members) - 1}"
+        raise RunError("run-index", f"{members[0].name}[{index:g}] is not there: {allowed}")
     return members[int(index)]
 
 

@@ -152,8 +152,11 @@ class Holds:
 
     def try_admit(self, frame: HoldFrame) -> bool:
         """Admit the head if its demands fit in every pool."""
-        units, needs = self.header(frame)
-        readings = self._readings(frame, units)
+        try:
+            units, needs = self.header(frame)
+            readings = self._readings(frame, units)
+        except RunError as error:
+            self._kernel.population.fail(frame.session, error)
         for i, (pool, asked) in enumerate(zip(frame.pools, needs, strict=True)):
             reading, need = readings[i], asked
             if not frame.distinct:
@@ -200,8 +203,11 @@ class Holds:
 
     def cache_limit(self, cache: Function, s: Session) -> float:
         """What a `cache` clause keeps at most; below 0 nothing is kept."""
-        value = cache(s.attrs)
-        return 0.0 if value < 0 else self._kernel.amount(value, "cache")
+        try:
+            value = cache(s.attrs)
+            return 0.0 if value < 0 else self._kernel.amount(value, "cache")
+        except RunError as error:
+            self._kernel.population.fail(s, error)
 
     def end(self, frame: HoldFrame, *, serve: bool) -> None:
         s, hold = frame.session, frame.hold

@@ -237,8 +237,14 @@ class Kernel:
         """Run to the end; returns the end time.
 
         `watch` is told the fraction done every few thousand events.  `step_by_step` forms every iteration of an engine
-        by itself, also where many are alike.
+        by itself, also where many are alike.  Raises RunError, which knows the time, where the run cannot go on.
         """
+        try:
+            return self._run(watch, step_by_step=step_by_step)
+        except RunError as error:
+            raise error.located(time=self.ctx.now) from None
+
+    def _run(self, watch: Callable[[float], None] | None, *, step_by_step: bool) -> float:
         program = self.program
         self.horizon = program.horizon if program.horizon is not None else 0.0
         decode_runs = DecodeRuns(self)
@@ -276,12 +282,12 @@ class Kernel:
         wanted = self.program.arrivals
         if wanted is not None:
             if self.stopped_at is None:
-                raise RunError(
-                    "run-drain",
-                    f"{self.population.arrivals} of {wanted} sessions arrived, {self.population.count} have not ended",
-                )
+                arrived = f"{self.population.arrivals} of {wanted} sessions arrived by the horizon"
+                message = f"{arrived}, {self.population.count} of them have not ended"
+                raise RunError("run-drain", message).located(time=horizon)
             if self.stopped_at <= self.program.warmup and self.program.warmup > 0:
-                raise RunError("run-drain", "the run drained at or before the end of the warm-up")
+                message = "every session ended at or before the end of the warm-up"
+                raise RunError("run-drain", message).located(time=self.stopped_at)
             horizon = self.stopped_at
         self.ctx.now = horizon
         self._check_cycles()
@@ -298,7 +304,7 @@ class Kernel:
                 holders = [s for s, _ in pool.holding.values()]
                 if holders and all(s is leg.root for s in holders):
                     note = f"session {leg.serial} waits in join for a leg that waits for its {pool.name}"
-                    raise RunError("run-cycle", note)
+                    raise RunError("run-cycle", note).located(session=leg.serial, time=self.ctx.now)
 
     def _end_warmup(self, _: None) -> None:
         now = self.ctx.now

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from serq import ir
 from serq.sim.chains import ChainTree, Entry, Reading
+from serq.sim.context import RunError
 from serq.sim.expr import Function
 from serq.sim.stages import Job
 from serq.sim.stats import TimeAverage
@@ -215,7 +216,10 @@ class PoolState:
     def _queue_key(self, frame: HoldFrame) -> tuple[float, ...]:
         ctx = self.kernel.ctx
         ctx.waited = ctx.now - frame.joined_at
-        return (*(key(frame.session.attrs) for key in self.queue_keys), float(frame.order))
+        try:
+            return (*(key(frame.session.attrs) for key in self.queue_keys), float(frame.order))
+        except RunError as error:
+            self.kernel.population.fail(frame.session, error)
 
     def leave_queue(self, frame: HoldFrame) -> None:
         queue = self.front if frame in self.front else self.waiting

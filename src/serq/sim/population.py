@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from serq import ir
 from serq.lowering.fold import parts
@@ -17,7 +17,16 @@ from serq.sim.context import RunError
 from serq.sim.pools import PoolState
 from serq.sim.rng import Rng, StreamBank
 from serq.sim.samples import SampleList
-from serq.sim.sessions import Ops, RejectedError, Session, SessionEndError, StatementCompiler, TurnRecord, run_ops
+from serq.sim.sessions import (
+    Ops,
+    RejectedError,
+    Session,
+    SessionEndError,
+    StatementCompiler,
+    TurnRecord,
+    run_at_once,
+    run_ops,
+)
 from serq.sim.stages import Job
 from serq.sim.stats import TimeAverage
 
@@ -93,8 +102,7 @@ class Population:
         """Run statements that cannot wait, on a stream of their own."""
         ctx = self._kernel.ctx
         before, ctx.rng = ctx.rng, rng
-        for _, op in ops:
-            op(s)
+        run_at_once(ops, s)
         ctx.rng = before
 
     def _life(self, s: Session) -> Any:
@@ -227,6 +235,12 @@ class Population:
             s.gen = None
         finally:
             ctx.rng, self.running = before
+
+    def fail(self, s: Session, error: RunError) -> NoReturn:
+        """Raise an error where the session waits, whose statement is at fault."""
+        if s.gen is not None and s is not self.running:
+            s.gen.throw(error)
+        raise error.located(session=s.serial)
 
     def run_now(self, s: Session) -> None:
         """Resume a ready session at once, through runs of zero work too, until it really waits or ends."""

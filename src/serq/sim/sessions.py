@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from serq import ir
+from serq.errors import Place
 from serq.lowering.arithmetic import total
 from serq.sim.context import RunError
 from serq.sim.expr import Function
@@ -36,11 +37,15 @@ __all__ = [
     "StatementCompiler",
     "TurnEndError",
     "TurnRecord",
+    "run_at_once",
     "run_ops",
 ]
 
 Wait = Generator[None, None, None]
-Ops = list[tuple[bool, Callable[["Session"], Any]]]
+Op = tuple[bool, Callable[["Session"], Any], Place | None]
+"""A statement: whether it may wait, what it does, where it was written."""
+Ops = list[Op]
+_NOTHING: Op = (False, lambda s: None, None)
 
 
 class PreemptedError(Exception):
@@ -212,11 +217,25 @@ class HoldFrame:
 
 def run_ops(ops: Ops, session: Session) -> Wait:
     """Run statements until they end; yields where the session waits."""
-    for waits, op in ops:
-        if waits:
-            yield from op(session)
-        else:
-            op(session)
+    statement: Op = _NOTHING
+    try:
+        for statement in ops:
+            if statement[0]:
+                yield from statement[1](session)
+            else:
+                statement[1](session)
+    except RunError as error:
+        raise error.located(statement[2], session.serial) from None
+
+
+def run_at_once(ops: Ops, session: Session) -> None:
+    """Run statements that never wait."""
+    statement: Op = _NOTHING
+    try:
+        for statement in ops:
+            statement[1](session)
+    except RunError as error:
+        raise error.located(statement[2], session.serial) from None
 
 
 class StatementCompiler:
@@ -233,7 +252,10 @@ class StatementCompiler:
         if found is None:
             found = []
             self._blocks[index] = found
-            found.extend(self._statement(stmt) for stmt in self._kernel.program.blocks[index])
+            stmts = self._kernel.program.blocks[index]
+            places = self._kernel.program.places
+            written = (None,) * len(stmts) if places is None else places.blocks[index]
+            found.extend((*self._statement(stmt), place) for stmt, place in zip(stmts, written, strict=True))
         return found
 
     def _statement(self, stmt: ir.Stmt) -> tuple[bool, Callable[[Session], Any]]:
@@ -401,10 +423,9 @@ class StatementCompiler:
             yield from run_ops(then if kernel.guard(test(s.attrs)) else otherwise, s)
 
         def immediate(s: Session) -> None:
-            for _, inner in then if kernel.guard(test(s.attrs)) else otherwise:
-                inner(s)
+            run_at_once(then if kernel.guard(test(s.attrs)) else otherwise, s)
 
-        if any(waits for waits, _ in (*then, *otherwise)):
+        if any(waits for waits, _, _ in (*then, *otherwise)):
             return True, op
         return False, immediate
 

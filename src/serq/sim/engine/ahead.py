@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from serq import ir
 from serq.lowering.fold import parts
+from serq.sim.context import RunError
 from serq.sim.engine.leap import Leap, adds_and_multiplies, leapable, worth_a_leap
 
 if TYPE_CHECKING:
@@ -73,7 +74,10 @@ class DecodeRuns:
         left = min([job.remaining for job in jobs])
         if left >= _WORTH:
             run = _Ahead(kernel, engine, evict=not waiting, plain=self._plain[engine.position])
-            run.take(left - 1, end, until, arithmetic=engine.position in self._arithmetic)
+            try:
+                run.take(left - 1, end, until, arithmetic=engine.position in self._arithmetic)
+            except RunError as error:
+                raise engine.at_fault(error) from None
 
     def _tried(self, engine: EngineStage) -> bool:
         """Whether those who wait for this engine were tried in vain when its iteration was formed, or nobody does."""

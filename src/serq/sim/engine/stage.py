@@ -125,6 +125,17 @@ class EngineStage(StageState):
 
     def form(self) -> bool:
         """Form and start an iteration; True if anything changed (an iteration, an admission, a preemption)."""
+        try:
+            return self._form()
+        except RunError as error:
+            raise self.at_fault(error) from None
+
+    def at_fault(self, error: RunError) -> RunError:
+        """The error, at the engine's declaration if it is at no other place."""
+        places = self.kernel.program.places
+        return error.located(None if places is None else places.stages[self.position])
+
+    def _form(self) -> bool:
         kernel, ctx = self.kernel, self.kernel.ctx
         registers = list(kernel.registers)
         self.grants = []
