@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from itertools import compress, repeat
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from tensor_cast.decimal_text import parse_real, parse_whole
 from tensor_cast.errors import DataFileError
@@ -128,13 +128,16 @@ class _TensorRows:
         A record that some column speaks against goes to `add`, which rejects it under its reason; the order of the
         others is theirs.
         """
-        if any(len(cells) != self._width for cells in records):
+        if set(map(len, records)) != {self._width}:
             for line, cells in zip(lines, records, strict=True):
                 self.add(line, cells)
             return
         columns = list(zip(*records, strict=True))
         inputs, filled = self._read_side(columns, self._inputs_at)
-        outputs, _ = self._read_side(columns, self._outputs_at)
+        read, readable = self._read_side(columns, self._outputs_at)
+        outputs: Sequence[Slots | str | None] = read
+        if not readable:
+            outputs = [None if isinstance(slots, str) else slots for slots in read]
         self._plain &= filled
         latencies = [read_latencies(columns[i]) for i in self.latency_columns.values()]
         suspects = self._suspects(columns, () if filled else inputs, latencies)
@@ -144,8 +147,8 @@ class _TensorRows:
         self.report.rows_read += len(records) - len(suspects)
         self.report.rows_usable += len(records) - len(suspects)
         self._lines.extend(compress(lines, good))
-        self._inputs.extend(slots for slots in compress(inputs, good) if not isinstance(slots, str))
-        self._outputs.extend(None if isinstance(slots, str) else slots for slots in compress(outputs, good))
+        self._inputs.extend(cast(Sequence[Slots], compress(inputs, good)))
+        self._outputs.extend(cast(Sequence[Slots | None], compress(outputs, good)))
         for values, found in zip(self._latencies, latencies, strict=True):
             values.extend(compress(found, good))
         for texts, at in self._extra_at:

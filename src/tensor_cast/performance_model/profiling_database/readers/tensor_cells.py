@@ -6,6 +6,7 @@ Source: profiling database facts, section 2.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import repeat
 
 from tensor_cast.dtypes import canonical_ascend_dtype
 from tensor_cast.leaf import Shape, TensorSpec
@@ -57,27 +58,29 @@ class TensorCells:
     ) -> tuple[Sequence[Slots | str], bool]:
         """`read` of each row: rows of equal names and as many slots together; and whether every slot holds a tensor."""
         quoted = '"' in "".join(shapes)
+        if not quoted and len(set(dtypes)) == len(set(formats)) == len(set(map(str.count, shapes, repeat(";")))) == 1:
+            count = shapes[0].count(";") + 1
+            slots = ";".join(shapes).split(";")
+            alike = self._read_alike((dtypes[0], formats[0], count), [slots[i::count] for i in range(count)])
+            if alike is not None:
+                return alike, True
         texts = [split_slots(cell) for cell in shapes] if quoted else [cell.split(";") for cell in shapes]
-        keys = set(zip(dtypes, formats, map(len, texts), strict=True))
-        if len(keys) == 1 and (alike := self._read_alike(keys.pop(), texts)) is not None:
-            return alike, True
         groups: dict[tuple[str, str, int], list[int]] = {}
         for i, key in enumerate(zip(dtypes, formats, map(len, texts), strict=True)):
             groups.setdefault(key, []).append(i)
         found: list[Slots | str] = [""] * len(shapes)
         for key, rows in groups.items():
-            slots = self._read_alike(key, [texts[i] for i in rows])
-            read: Sequence[Slots | str] = slots or [self.read(shapes[i], dtypes[i], formats[i]) for i in rows]
+            together = self._read_alike(key, list(zip(*(texts[i] for i in rows), strict=True)))
+            read: Sequence[Slots | str] = together or [self.read(shapes[i], dtypes[i], formats[i]) for i in rows]
             for i, row in zip(rows, read, strict=True):
                 found[i] = row
         return found, False
 
-    def _read_alike(self, key: tuple[str, str, int], texts: list[list[str]]) -> list[Slots] | None:
-        """Rows of one layout, slot by slot; None where one of them cannot be read so."""
+    def _read_alike(self, key: tuple[str, str, int], columns: Sequence[Sequence[str]]) -> list[Slots] | None:
+        """Rows of one layout, given slot by slot; None where one of them cannot be read so."""
         known = self._layouts[key] if key in self._layouts else self._layout(key)
         if not known:
             return None
-        columns = list(zip(*texts, strict=True))
         named = _aligned(key[0], key[1], [()] * key[2])
         for slot, column, name, layout in zip(known, columns, *(named or ((), ())), strict=True):
             for text in set(column) - slot.keys():
