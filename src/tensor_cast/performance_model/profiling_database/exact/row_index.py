@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -205,7 +205,7 @@ def _row_shapes(shape: Shape) -> list[Shape]:
     return [shape] if bare is shape else [shape, bare]
 
 
-def _cut(specs: tuple[tuple[TensorSpec, ...], ...], count: int | None) -> tuple[tuple[TensorSpec, ...], ...]:
+def _cut(specs: Sequence[tuple[TensorSpec, ...]], count: int | None) -> Sequence[tuple[TensorSpec, ...]]:
     return specs if count is None else tuple([tensors[:count] for tensors in specs])
 
 
