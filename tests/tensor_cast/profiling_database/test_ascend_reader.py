@@ -142,14 +142,14 @@ def test_fused_attention_keeps_its_31_slots(tmp_path: Path) -> None:
 def test_names_align_with_the_non_empty_slots_or_with_all(tmp_path: Path, dtypes: str, formats: str) -> None:
     read = table(tmp_path, row("4,8;;2,1,16,32;", dtypes, 1.0, formats=formats))
     assert dict(read.report.rejected) == {}
-    assert read.inputs == ((spec((4, 8)), None, spec((2, 1, 16, 32), "INT8", "FRACTAL_NZ"), None),)
+    assert tuple(read.inputs) == ((spec((4, 8)), None, spec((2, 1, 16, 32), "INT8", "FRACTAL_NZ"), None),)
 
 
 def test_a_table_without_formats_is_nd(tmp_path: Path) -> None:
     path = tmp_path / "Kernel.csv"
     path.write_text('Input Shapes,Input Data Types,Duration(us)\n"4,8;3",DT_BF16;INT8,1\n')
     read = read_tensor_table(path)
-    assert read.inputs == ((spec((4, 8)), spec((3,), "INT8")),)
+    assert tuple(read.inputs) == ((spec((4, 8)), spec((3,), "INT8")),)
     assert read.row_outputs(0) == ()
 
 

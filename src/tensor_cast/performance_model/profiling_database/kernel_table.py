@@ -7,7 +7,7 @@ of the tensors.  A `ColumnTable` names its axes and regimes as columns (GPU tabl
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
@@ -49,7 +49,7 @@ CANDIDATE_LATENCY_COLUMNS: Final = (
     DURATION,
 )
 LEGACY_LATENCY_COLUMNS: Final[dict[str, str]] = {"MicroBench Duration(us)": AVERAGE}
-_Logical = tuple[tuple[TensorSpec, ...], ...]
+_Logical = Sequence[tuple[TensorSpec, ...]]
 LABELS: Final = ("selected_column", "fallback_column", "unlabelled")
 
 
@@ -144,8 +144,8 @@ class TensorTable:
     kernel: str
     source: str
     lines: tuple[int, ...]
-    inputs: tuple[tuple[TensorSpec | None, ...], ...]
-    outputs: tuple[tuple[TensorSpec | None, ...] | None, ...]
+    inputs: Sequence[tuple[TensorSpec | None, ...]]
+    outputs: Sequence[tuple[TensorSpec | None, ...] | None]
     latencies: Mapping[str, FloatArray]
     extra: Mapping[str, tuple[str, ...]]
     report: LoadReport
@@ -161,7 +161,7 @@ class TensorTable:
         return tuple([spec.shape for spec in self.inputs[row] if spec is not None])
 
     @cached_property
-    def logical_inputs(self) -> tuple[tuple[TensorSpec, ...], ...]:
+    def logical_inputs(self) -> Sequence[tuple[TensorSpec, ...]]:
         """Per row the non-scalar inputs with tiles restored to logical ND; the storage format is kept."""
         with collector_at_rest():
             return cast(_Logical, self.inputs) if self.plain else tuple([_logical(slots) for slots in self.inputs])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from operator import attrgetter
 from typing import TypeVar
 
@@ -23,6 +24,7 @@ class TensorColumns:
     rows: Sequence[int]
     slots: tuple[tuple[TensorSpec, ...], ...]
 
+    @cached_property
     def shapes(self) -> list[list[Shape]]:
         """Per slot each row's shape."""
         return [list(map(_SHAPE, slot)) for slot in self.slots]

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import product
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 from tensor_cast.leaf import Shape, TensorSpec
 from tensor_cast.performance_model.profiling_database.exact.matching import (
@@ -29,16 +28,19 @@ from tensor_cast.performance_model.profiling_database.exact.matching import (
     normalised_forms,
 )
 from tensor_cast.performance_model.profiling_database.kernel_table import TensorTable
+from tensor_cast.performance_model.profiling_database.key_index import KeyIndex
 from tensor_cast.performance_model.profiling_database.quiet_collector import collector_at_rest
 from tensor_cast.performance_model.profiling_database.shapes import is_padded, strip_leading_one
 from tensor_cast.performance_model.profiling_database.tensor_columns import TensorColumns, by_width, of_distinct
 
+if TYPE_CHECKING:
+    from tensor_cast.performance_model.profiling_database.key_index import Codes
+
 __all__ = ["RowIndex", "RowMatch"]
 
-T = TypeVar("T")
 _BLOCK: Final = 64
 Accept = Callable[[int], bool]
-Key = tuple[tuple[str, ...], tuple[object, ...]]
+Key = tuple[Hashable, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,19 +71,21 @@ class RowIndex:
             self._specs = _cut(table.logical_inputs, input_count)
             usable = [row for row, latency in enumerate(self._latency) if latency > 0]
             self._columns = tuple(by_width(self._specs, usable))
-            self._identical: dict[tuple[object, ...], int] = {}
-            for columns in self._columns:
-                keys = zip(_rows_of(columns.shapes()), _rows_of(columns.dtypes()), strict=True)
-                pairs = list(zip(keys, columns.rows, strict=True))
-                self._identical |= reversed(pairs)  # of equal rows the first stays
-        self._by_size: dict[Key, list[int]] | None = None
-        self._by_block: dict[Key, list[int]] | None = None
+            self._identical = self._filed(self._identities)
+        self._by_size: KeyIndex | None = None
+        self._by_block: KeyIndex | None = None
         self._lock = threading.Lock()
 
     def identical(self, shapes: tuple[Shape, ...], dtypes: tuple[str, ...]) -> RowMatch | None:
-        """The first row with exactly these logical shapes and database dtypes; one dictionary access."""
-        row = self._identical.get((shapes, dtypes))
-        return None if row is None else RowMatch(row, IDENTITY)
+        """The first row with exactly these logical shapes and database dtypes; one bisection."""
+        for row in self._identical.get((dtypes, *shapes)):
+            specs = self._specs[row]
+            if len(specs) == len(shapes) and all(
+                spec.shape == shape and spec.dtype == dtype
+                for spec, shape, dtype in zip(specs, shapes, dtypes, strict=True)
+            ):
+                return RowMatch(row, IDENTITY)
+        return None
 
     def find(self, inputs: tuple[TensorSpec, ...], accept: Accept | None = None) -> RowMatch | None:
         """The best row for inputs whose dtypes are database names.
@@ -94,7 +98,7 @@ class RowIndex:
     def _repeats(self, forms: tuple[tuple[TensorSpec, ...], ...], accept: Accept | None) -> RowMatch | None:
         found: list[RowMatch] = []
         for form in forms:
-            for row in self._sizes().get(self._size_key(form), ()):
+            for row in self._sizes().get(self._size_key(form)):
                 rule = self._match(row, form)
                 if rule is not None and rule.rank is not Rank.PADDED and (accept is None or accept(row)):
                     found.append(RowMatch(row, rule, form))
@@ -106,14 +110,14 @@ class RowIndex:
     def _nearest(self, forms: tuple[tuple[TensorSpec, ...], ...], accept: Accept | None) -> RowMatch | None:
         best: RowMatch | None = None
         for form in forms:
-            for row in self._sizes().get(self._size_key(form), ()):
+            for row in self._sizes().get(self._size_key(form)):
                 best = self._better(best, row, form, accept)
                 if best is not None and best.rule.rank is Rank.IDENTITY:
                     return best
         if best is not None:
             return best
         blocks = self._blocks()
-        rows = {row for form in forms for key in self._block_keys(form) for row in blocks.get(key, ())}
+        rows = {row for form in forms for key in self._block_keys(form) for row in blocks.get(key)}
         for row in sorted(rows):
             for form in forms:
                 best = self._better(best, row, form, accept)
@@ -153,58 +157,71 @@ class RowIndex:
     def _dtype(self, spec: TensorSpec) -> str:
         return self._dtype_key(spec.dtype)
 
-    def _size_key(self, specs: tuple[TensorSpec, ...]) -> Key:
-        return (
-            tuple([self._dtype(spec) for spec in specs]),
-            tuple([math.prod(spec.shape) for spec in specs]),
-        )
-
-    def _sizes(self) -> dict[Key, list[int]]:
+    def _sizes(self) -> KeyIndex:
         if self._by_size is None:
             with self._lock:
                 if self._by_size is None:
-                    self._by_size = self._filed(self._column_sizes)
+                    self._by_size = self._filed(self._element_counts)
         return self._by_size
 
-    def _blocks(self) -> dict[Key, list[int]]:
+    def _blocks(self) -> KeyIndex:
         if self._by_block is None:
             with self._lock:
                 if self._by_block is None:
-                    self._by_block = self._filed(self._column_blocks)
+                    self._by_block = self._filed(self._rounded_shapes)
         return self._by_block
 
-    def _filed(self, keys: Callable[[TensorColumns], Iterable[tuple[Key, int]]]) -> dict[Key, list[int]]:
-        found: dict[Key, list[int]] = {}
+    def _filed(self, file: Callable[[KeyIndex, TensorColumns], None]) -> KeyIndex:
+        index = KeyIndex()
         with collector_at_rest():
             for columns in self._columns:
-                for key, row in keys(columns):
-                    found.setdefault(key, []).append(row)
-        return found
+                file(index, columns)
+        return index.seal()
 
-    def _column_sizes(self, columns: TensorColumns) -> Iterator[tuple[Key, int]]:
-        """`_size_key` of each row."""
-        dtypes = _rows_of(columns.dtypes(self._dtype_key))
-        sizes = _rows_of([of_distinct(math.prod, column) for column in columns.shapes()])
-        return zip(zip(dtypes, sizes, strict=True), columns.rows, strict=True)
+    @staticmethod
+    def _identities(index: KeyIndex, columns: TensorColumns) -> None:
+        """Under dtypes and shapes, as `identical` asks."""
+        parts = [index.codes(_rows_of(columns.dtypes())), *map(index.codes, columns.shapes)]
+        index.file(parts, columns.rows)
 
-    def _column_blocks(self, columns: TensorColumns) -> Iterator[tuple[Key, int]]:
-        """`_block_keys` of each row."""
-        dtypes = _rows_of(columns.dtypes(self._dtype_key))
-        options = [of_distinct(partial(self._row_blocks, i), column) for i, column in enumerate(columns.shapes())]
-        for row, names, choices in zip(columns.rows, dtypes, _rows_of(options), strict=True):
-            for choice in product(*choices):
-                yield (names, choice), row
+    def _element_counts(self, index: KeyIndex, columns: TensorColumns) -> None:
+        """Under dtypes and numbers of elements, as `_size_key` gives them."""
+        names = index.codes(_rows_of(columns.dtypes(self._dtype_key)))
+        sizes = [index.codes(of_distinct(math.prod, column)) for column in columns.shapes]
+        index.file([names, *sizes], columns.rows)
 
-    def _row_blocks(self, position: int, shape: Shape) -> tuple[Shape, ...]:
-        return tuple({self._rounded(form, position) for form in _row_shapes(shape)})
+    def _rounded_shapes(self, index: KeyIndex, columns: TensorColumns) -> None:
+        """Under dtypes and rounded shapes, with and without a leading 1, as `_block_keys` gives them."""
+        names = index.codes(_rows_of(columns.dtypes(self._dtype_key)))
+        options = [self._options(index, i, column) for i, column in enumerate(columns.shapes)]
+        for choice in product(*options):
+            index.file([names, *choice], columns.rows)
+
+    def _options(self, index: KeyIndex, position: int, shapes: list[Shape]) -> list[Codes]:
+        """The numbers of a slot's rounded shapes; those without the leading 1 only where that gives another."""
+
+        def bare(shape: Shape) -> Shape | None:
+            stripped = self._rounded(strip_leading_one(shape), position)
+            return None if stripped == self._rounded(shape, position) else stripped
+
+        whole = index.codes(of_distinct(lambda shape: self._rounded(shape, position), shapes))
+        without = index.codes(of_distinct(bare, shapes))
+        return [whole, without] if without.any() else [whole]
+
+    def _size_key(self, specs: tuple[TensorSpec, ...]) -> Key:
+        return (self._names(specs), *[math.prod(spec.shape) for spec in specs])
 
     def _block_keys(self, specs: tuple[TensorSpec, ...]) -> Iterator[Key]:
-        dtypes = tuple([self._dtype(spec) for spec in specs])
-        options = []
-        for position, spec in enumerate(specs):
-            options.append({self._rounded(shape, position) for shape in self._target_shapes(spec.shape)})
+        names = self._names(specs)
+        options = [
+            {self._rounded(shape, position) for shape in self._target_shapes(spec.shape)}
+            for position, spec in enumerate(specs)
+        ]
         for choice in product(*options):
-            yield dtypes, choice
+            yield (names, *choice)
+
+    def _names(self, specs: tuple[TensorSpec, ...]) -> tuple[str, ...]:
+        return tuple([self._dtype(spec) for spec in specs])
 
     def _rounded(self, shape: Shape, position: int) -> Shape:
         rounded = tuple([-(-dim // _BLOCK) for dim in shape])
@@ -226,13 +243,15 @@ def _row_shapes(shape: Shape) -> list[Shape]:
     return [shape] if bare is shape else [shape, bare]
 
 
-def _cut(specs: tuple[tuple[TensorSpec, ...], ...], count: int | None) -> tuple[tuple[TensorSpec, ...], ...]:
+def _cut(specs: Sequence[tuple[TensorSpec, ...]], count: int | None) -> Sequence[tuple[TensorSpec, ...]]:
     return specs if count is None else tuple([tensors[:count] for tensors in specs])
 
 
-def _rows_of(columns: list[list[T]]) -> Iterator[tuple[T, ...]]:
-    """Columns turned into one tuple a row."""
-    return zip(*columns, strict=True)
+def _rows_of(columns: list[list[str]]) -> list[tuple[str, ...]]:
+    """Columns turned into one tuple a row; one tuple for all where the columns do not change."""
+    if all(len(set(column)) == 1 for column in columns):
+        return [tuple([column[0] for column in columns])] * len(columns[0])
+    return list(zip(*columns, strict=True))
 
 
 def _may_match(target: Shape, row: Shape) -> bool:

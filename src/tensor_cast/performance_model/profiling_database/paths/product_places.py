@@ -32,7 +32,7 @@ def product_places(specs: Sequence[tuple[TensorSpec, ...]], rows: Sequence[int])
 def _alike(columns: TensorColumns) -> list[AlikeRows]:
     import numpy as np
 
-    shapes = columns.shapes()
+    shapes = columns.shapes
     ranks = [list(map(len, column)) for column in shapes]
     signatures = zip(*ranks, *columns.dtypes(), *columns.formats(), strict=True)
     numbers = np.asarray(columns.rows)

@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from itertools import compress, repeat
+from itertools import compress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from tensor_cast.decimal_text import parse_real, parse_whole
 from tensor_cast.errors import DataFileError
+from tensor_cast.leaf import TensorSpec
 from tensor_cast.performance_model.profiling_database.kernel_table import (
     CANDIDATE_LATENCY_COLUMNS,
     EXACT_LATENCY_COLUMNS,
@@ -24,7 +25,8 @@ from tensor_cast.performance_model.profiling_database.kernel_table import (
 )
 from tensor_cast.performance_model.profiling_database.quiet_collector import collector_at_rest
 from tensor_cast.performance_model.profiling_database.readers.csv_file import CsvFile
-from tensor_cast.performance_model.profiling_database.readers.tensor_cells import Slots, TensorCells
+from tensor_cast.performance_model.profiling_database.readers.tensor_cells import TensorCells
+from tensor_cast.performance_model.profiling_database.slot_rows import SlotRows, Slots
 
 if TYPE_CHECKING:
     from tensor_cast.performance_model.profiling_database.kernel_table import FloatArray
@@ -114,8 +116,8 @@ class _TensorRows:
         self._cells = TensorCells()
         self._plain = True  # so far every record's input slots were filled
         self._lines: list[int] = []
-        self._inputs: list[Slots] = []
-        self._outputs: list[Slots | None] = []
+        self._inputs: SlotRows[Slots | None] = SlotRows()
+        self._outputs: SlotRows[Slots | None] = SlotRows()
         self._latencies: list[list[float]] = [[] for _ in self.latency_columns]
         self._extra: dict[str, list[str]] = {
             name: [] for name in self._at if name.startswith(_EXTRA_PREFIXES) or name in _EXTRA_COLUMNS
@@ -128,33 +130,51 @@ class _TensorRows:
         A record that some column speaks against goes to `add`, which rejects it under its reason; the order of the
         others is theirs.
         """
-        if any(len(cells) != self._width for cells in records):
+        if set(map(len, records)) != {self._width}:
             for line, cells in zip(lines, records, strict=True):
                 self.add(line, cells)
             return
         columns = list(zip(*records, strict=True))
-        inputs, filled = self._read_side(columns, self._inputs_at)
-        outputs, _ = self._read_side(columns, self._outputs_at)
-        self._plain &= filled
+        count = len(records)
+        inputs, outputs = (self._side(columns, at) for at in (self._inputs_at, self._outputs_at))
+        alike = self._cells.read_alike(*inputs)
+        read = self._cells.read_many(*inputs) if alike is None else ()
         latencies = [read_latencies(columns[i]) for i in self.latency_columns.values()]
-        suspects = self._suspects(columns, () if filled else inputs, latencies)
+        suspects = self._suspects(columns, read, latencies)
         for i in sorted(suspects):
             self.add(lines[i], records[i])
-        good = [i not in suspects for i in range(len(records))] if suspects else repeat(True)
-        self.report.rows_read += len(records) - len(suspects)
-        self.report.rows_usable += len(records) - len(suspects)
+        good = [i not in suspects for i in range(count)] if suspects else [True] * count
+        self._keep_side(self._inputs, alike, read, good)
+        alike = self._cells.read_alike(*outputs)
+        read = self._cells.read_many(*outputs) if alike is None else ()
+        self._keep_side(self._outputs, alike, read, good)
+        self.report.rows_read += count - len(suspects)
+        self.report.rows_usable += count - len(suspects)
         self._lines.extend(compress(lines, good))
-        self._inputs.extend(slots for slots in compress(inputs, good) if not isinstance(slots, str))
-        self._outputs.extend(None if isinstance(slots, str) else slots for slots in compress(outputs, good))
         for values, found in zip(self._latencies, latencies, strict=True):
             values.extend(compress(found, good))
         for texts, at in self._extra_at:
             texts.extend(compress(map(str.strip, columns[at]), good))
 
-    def _read_side(self, columns: list[tuple[str, ...]], at: tuple[int, ...]) -> tuple[Sequence[Slots | str], bool]:
+    def _keep_side(
+        self,
+        kept: SlotRows[Slots | None],
+        alike: list[list[TensorSpec]] | None,
+        read: Sequence[Slots | str],
+        good: list[bool],
+    ) -> None:
+        if alike is not None:
+            kept.add_columns([list(compress(slot, good)) for slot in alike])
+            return
+        kept.add_rows([None if isinstance(slots, str) else slots for slots in compress(read, good)])
+        self._plain &= kept is not self._inputs
+
+    def _side(
+        self, columns: list[tuple[str, ...]], at: tuple[int, ...]
+    ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
         blank = ("",) * len(columns[0])
         shapes, dtypes, formats = (columns[i] if i >= 0 else blank for i in at)
-        return self._cells.read_many(shapes, dtypes, formats)
+        return shapes, dtypes, formats
 
     def _suspects(
         self, columns: list[tuple[str, ...]], inputs: Sequence[Slots | str], latencies: list[list[float]]
@@ -195,12 +215,12 @@ class _TensorRows:
         self._keep(line, cells, inputs, found)
 
     def _keep(self, line: int, cells: list[str], inputs: Slots, found: list[tuple[float, str]]) -> None:
-        self._plain &= None not in inputs
+        self._plain = False
         outputs = self._tensors(cells, self._outputs_at)
         self.report.rows_usable += 1
         self._lines.append(line)
-        self._inputs.append(inputs)
-        self._outputs.append(None if isinstance(outputs, str) else outputs)
+        self._inputs.add_rows([inputs])
+        self._outputs.add_rows([None if isinstance(outputs, str) else outputs])
         for values, (value, _) in zip(self._latencies, found, strict=True):
             values.append(0.0 if math.isnan(value) else value)
         for texts, i in self._extra_at:
@@ -256,8 +276,8 @@ class _TensorRows:
             kernel=self._kernel,
             source=self.report.source,
             lines=tuple(self._lines),
-            inputs=tuple(self._inputs),
-            outputs=tuple(self._outputs),
+            inputs=cast(SlotRows[Slots], self._inputs),
+            outputs=self._outputs,
             latencies={
                 name: _without_zeros(np.asarray(values, dtype=np.float64))
                 for name, values in zip(self.latency_columns, self._latencies, strict=True)

@@ -6,6 +6,7 @@ Source: profiling database facts, section 2.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import repeat
 
 from tensor_cast.dtypes import canonical_ascend_dtype
 from tensor_cast.leaf import Shape, TensorSpec
@@ -14,10 +15,10 @@ from tensor_cast.performance_model.profiling_database.shapes import (
     parse_shape_slots,
     split_slots,
 )
+from tensor_cast.performance_model.profiling_database.slot_rows import Slots
 
-__all__ = ["Slots", "TensorCells"]
+__all__ = ["TensorCells"]
 
-Slots = tuple[TensorSpec | None, ...]
 _Known = dict[str, TensorSpec]
 
 
@@ -52,32 +53,39 @@ class TensorCells:
         pairs = zip(known, texts, found, strict=True)
         return tuple([slot.setdefault(text, spec) for slot, text, spec in pairs if spec is not None])
 
-    def read_many(
+    def read_alike(
         self, shapes: Sequence[str], dtypes: Sequence[str], formats: Sequence[str]
-    ) -> tuple[Sequence[Slots | str], bool]:
-        """`read` of each row: rows of equal names and as many slots together; and whether every slot holds a tensor."""
+    ) -> list[list[TensorSpec]] | None:
+        """Rows of equal names and equally many slots, each holding a tensor, slot by slot; None for any others."""
+        if '"' in "".join(shapes) or len(set(dtypes)) != 1 or len(set(formats)) != 1:
+            return None
+        if len(set(map(str.count, shapes, repeat(";")))) != 1:
+            return None
+        count = shapes[0].count(";") + 1
+        slots = ";".join(shapes).split(";")
+        return self._read_slots((dtypes[0], formats[0], count), [slots[i::count] for i in range(count)])
+
+    def read_many(self, shapes: Sequence[str], dtypes: Sequence[str], formats: Sequence[str]) -> list[Slots | str]:
+        """`read` of each row: rows of equal names and as many slots together."""
         quoted = '"' in "".join(shapes)
         texts = [split_slots(cell) for cell in shapes] if quoted else [cell.split(";") for cell in shapes]
-        keys = set(zip(dtypes, formats, map(len, texts), strict=True))
-        if len(keys) == 1 and (alike := self._read_alike(keys.pop(), texts)) is not None:
-            return alike, True
         groups: dict[tuple[str, str, int], list[int]] = {}
         for i, key in enumerate(zip(dtypes, formats, map(len, texts), strict=True)):
             groups.setdefault(key, []).append(i)
         found: list[Slots | str] = [""] * len(shapes)
         for key, rows in groups.items():
-            slots = self._read_alike(key, [texts[i] for i in rows])
-            read: Sequence[Slots | str] = slots or [self.read(shapes[i], dtypes[i], formats[i]) for i in rows]
+            columns = self._read_slots(key, list(zip(*(texts[i] for i in rows), strict=True)))
+            together: list[Slots | str] = [] if columns is None else list(zip(*columns, strict=True))
+            read = together or [self.read(shapes[i], dtypes[i], formats[i]) for i in rows]
             for i, row in zip(rows, read, strict=True):
                 found[i] = row
-        return found, False
+        return found
 
-    def _read_alike(self, key: tuple[str, str, int], texts: list[list[str]]) -> list[Slots] | None:
+    def _read_slots(self, key: tuple[str, str, int], columns: Sequence[Sequence[str]]) -> list[list[TensorSpec]] | None:
         """Rows of one layout, slot by slot; None where one of them cannot be read so."""
         known = self._layouts[key] if key in self._layouts else self._layout(key)
         if not known:
             return None
-        columns = list(zip(*texts, strict=True))
         named = _aligned(key[0], key[1], [()] * key[2])
         for slot, column, name, layout in zip(known, columns, *(named or ((), ())), strict=True):
             for text in set(column) - slot.keys():
@@ -85,8 +93,7 @@ class TensorCells:
                 if spec is None:
                     return None
                 slot[text] = spec
-        read = [map(slot.__getitem__, column) for slot, column in zip(known, columns, strict=True)]
-        return list(zip(*read, strict=True))
+        return [list(map(slot.__getitem__, column)) for slot, column in zip(known, columns, strict=True)]
 
     def _layout(self, key: tuple[str, str, int]) -> tuple[_Known, ...] | None:
         """Tensors by text for each slot of rows that leave none empty; None where the names do not fit so many."""
