@@ -40,7 +40,8 @@ class SerqError(ValueError):
     """A program, its workload, its settings or its trace cannot be used; also raised for errors while running.
 
     `kind` is one of the kinds of the language (`syntax`, `name`, `moment`, ...), `code` the code of a structural error
-    when it has one.  `errors` lists every independent error found, this one first.
+    when it has one.  `errors` lists every independent error found, this one first;
+    after a `fatal` one no others are looked for.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class SerqError(ValueError):
         self.hint = hint
         self.code = code
         self.errors: Sequence[SerqError] = (self,)
+        self.fatal = False
         super().__init__(message)
 
     def __str__(self) -> str:

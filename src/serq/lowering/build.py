@@ -147,6 +147,7 @@ class Scope:
     leg: bool = False
     depth: int = 0
     calls: tuple[str, ...] = ()
+    use: tuple[str, Place] | None = None
 
     def to(self, moment: str) -> Scope:
         """The same place at another moment."""
@@ -200,6 +201,7 @@ class Build:
         self.overridden: set[str] = set()
         self.places: dict[int, tuple[ir.Stmt, Place]] = {}
         self.sends = 0
+        self.uses_left = 0
         self.reply_slots: list[tuple[int, str, Place]] = []
         self.server_block: int | None = None
         self.mark_slots: set[int] = set()
@@ -209,6 +211,8 @@ class Build:
         try:
             work()
         except SerqError as error:
+            if error.fatal:
+                raise
             self.errors.append(error)
 
     def stop(self) -> None:

@@ -9,6 +9,7 @@ from serq.errors import Place, closest, fail
 from serq.lowering.arithmetic import FUNCTIONS
 from serq.lowering.build import Engine, Macro, Scope, Value
 from serq.lowering.costs import combine, cost_call, number, scale
+from serq.lowering.expansion import check_size, inside
 from serq.lowering.fold import binary, call, conditional, unary
 from serq.lowering.moments import POOL_QUERIES, STAGE_QUERIES
 from serq.lowering.names import lower_path
@@ -254,7 +255,9 @@ def _expand(expr: tree.CallExpr, scope: Scope) -> Value:
         if any(isinstance(one, tree.Draw) for one in expression_names(arg)) and _uses(decl.value, param) > 1:
             raise fail("draw", f"{expr.name!r} uses {param!r} more than once, so its argument may not draw", arg.at)
         names[param] = _argument(arg, scope)
-    return lower(decl.value, scope.but(names=names))
+    value = lower(decl.value, inside(expr.name, expr.at, scope).but(names=names))
+    check_size(value.expr, expr.name, expr.at, scope)
+    return value
 
 
 def _argument(arg: tree.Expression, scope: Scope) -> Macro | Value:

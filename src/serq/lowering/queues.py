@@ -8,6 +8,7 @@ from serq import ir
 from serq.errors import Place, closest, fail
 from serq.lowering.build import Queue, Resource, Scope, Value
 from serq.lowering.connectors import leased_pool
+from serq.lowering.expansion import inside
 from serq.lowering.expressions import lower_number
 from serq.lowering.runs import copy_content
 from serq.syntax import tree
@@ -92,7 +93,7 @@ def _inside(
         value = lower_number(arg, scope, f"the argument {param!r}")
         names[param] = Value(_kept(value, f"{queue.name}.{statement.verb}.{param}", steps, scope))
     source = _source(statement, queue, entry, steps, scope) if entry is not None else None
-    return scope.to("statement").but(
+    return inside(name, statement.at, scope.to("statement")).but(
         side="entry",
         names=names,
         queue=queue,

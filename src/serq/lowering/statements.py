@@ -8,6 +8,7 @@ from serq import ir
 from serq.errors import Place, closest, fail
 from serq.lowering.build import Amount, Macro, Resource, Scope, Value
 from serq.lowering.costs import spend
+from serq.lowering.expansion import check_size, inside
 from serq.lowering.expressions import expression_names, lower, lower_keys, lower_number
 from serq.lowering.fold import parts
 from serq.lowering.hold import lower_hold
@@ -265,7 +266,7 @@ def _expand(statement: tree.CallStatement, decl: tree.DefDecl, scope: Scope) -> 
             names[param] = Macro(arg, scope)
         else:
             names[param] = _argument(arg, param, decl, assigned, scope)
-    return lower_body(decl.body, scope.but(names=names))
+    return lower_body(decl.body, inside(decl.name, statement.at, scope).but(names=names))
 
 
 def _assigned(body: tree.Body) -> set[str]:
@@ -278,6 +279,7 @@ def _assigned(body: tree.Body) -> set[str]:
 
 def _argument(arg: tree.Expression, param: str, decl: tree.DefDecl, assigned: set[int], scope: Scope) -> Value:
     value = lower(arg, scope)
+    check_size(value.expr, decl.name, arg.at, scope)
     for one in parts(value.expr):
         live = isinstance(one, ir.Ctx) or (isinstance(one, ir.Call) and one.ref is not None)
         if live or (isinstance(one, ir.Attr) and one.slot in assigned):
