@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DatabaseCheck", "check_database", "list_databases", "listing_to_json"]
 
-_ABSENT: Final = "csv_not_found"
+_ABSENT: Final = ("csv_not_found", "table_not_found")
 Progress = Callable[[str, int, int], None]
 
 
@@ -38,6 +38,7 @@ def listing_to_json(names: list[DatabaseName]) -> list[dict[str, str]]:
             "version": name.version,
             "format": name.format,
             "path": str(name.path),
+            "database": name.spelling,
         }
         for name in names
     ]
@@ -48,7 +49,8 @@ class DatabaseCheck:
     """What loading every table of a database found.
 
     A regime of a tensor table is one signature: dtypes, formats and ranks of inputs and outputs.  `unmeasured` are
-    kernels the mapping names without a table, `unreferenced` tables no entry names.
+    kernels the mapping names without a table, `unreferenced` tables no entry names, `unread` column tables that no
+    kernel of the mapping reads.
     """
 
     path: str
@@ -60,6 +62,17 @@ class DatabaseCheck:
     inert_policies: tuple[str, ...]
     unmeasured: tuple[str, ...]
     unreferenced: tuple[str, ...]
+    unread: tuple[str, ...] = ()
+
+    @property
+    def notes(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        """Each note once, with the kernels whose tables it is about; none where it is about all of them."""
+        found: dict[str, list[str]] = {}
+        for report in self.tables:
+            for note in report.notes:
+                found.setdefault(note, []).append(report.kernel)
+        everywhere = len(self.tables)
+        return tuple((note, () if len(kernels) == everywhere else tuple(kernels)) for note, kernels in found.items())
 
     @property
     def ok(self) -> bool:
@@ -78,6 +91,7 @@ class DatabaseCheck:
             "inert_policies": list(self.inert_policies),
             "mapped_kernels_without_table": list(self.unmeasured),
             "tables_without_entry": list(self.unreferenced),
+            "tables_no_kernel_reads": list(self.unread),
         }
 
 
@@ -110,11 +124,12 @@ def check_database(
         mapping.inert_policies,
         tuple(report.kernel for report in reports if _absent(report)),
         tuple(name for name in wanted if name in present and name not in mapped),
+        database.unread_tables,
     )
 
 
 def _absent(report: LoadReport) -> bool:
-    return report.status == _ABSENT
+    return report.status in _ABSENT
 
 
 def _report(database: ProfilingDatabase, kernel: str) -> LoadReport:

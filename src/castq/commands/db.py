@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from castq.commands.lookup import MappingFile, NoCache
+
 if TYPE_CHECKING:
     from castq.databases import DatabaseCheck
     from tensor_cast.performance_model.profiling_database.kernel_table import LoadReport
@@ -35,8 +37,7 @@ def list_(
     if json_:
         show.print_json(listing_to_json(names))
     elif names:
-        rows = [(str(name), name.format, str(name.path)) for name in names]
-        show.print_table(("name", "format", "path"), rows, fold=False)
+        show.print_table(("database", "format"), [(name.spelling, name.format) for name in names], fold=False)
     else:
         where = f"under {root}" if root is not None else "installed (pip install castq[gpu] brings GPU data)"
         typer.echo(f"no database {where}; castq db demo --out DIR writes a synthetic one")
@@ -46,17 +47,20 @@ def list_(
 def check(
     where: Annotated[str, typer.Argument(metavar="DIR", help="Folder or name of a database.")],
     kernel: Annotated[str | None, typer.Option(help="This kernel only.")] = None,
+    mapping: MappingFile = None,
+    no_cache: NoCache = False,
     json_: JsonFlag = False,
 ) -> None:
     """Load every table of a database and say what is usable, what is rejected and why.
 
-    Exit code 0 if every table can be used, 1 if one cannot (a Git-LFS pointer, a missing column), 2 for a wrong call.
+    Exit code 0 if every table that is there can be used, 1 if one cannot (a Git-LFS pointer, a missing column), 2 for a
+    wrong call.
     """
+    from castq.ask import opened
     from castq.commands import show
     from castq.databases import check_database
-    from tensor_cast.performance_model.profiling_database.database import open_database
 
-    database = open_database(where)
+    database = opened(where, mapping, not no_cache)
     with show.progress("reading tables") as progress:
         found = check_database(database, kernel, progress)
     if json_:
@@ -106,9 +110,12 @@ def _show_check(found: DatabaseCheck) -> None:
         ("policies without effect", found.inert_policies),
         ("mapped kernels without a table", found.unmeasured),
         ("tables no entry names", found.unreferenced),
+        ("tables that no kernel reads", found.unread),
     ):
         if names:
             typer.echo(f"{title} ({len(names)}): {', '.join(names)}")
+    for note, kernels in found.notes:
+        typer.echo(f"note on {', '.join(kernels)}: {note}" if kernels else f"note: {note}")
 
 
 def _row(report: LoadReport) -> tuple[object, ...]:

@@ -58,6 +58,10 @@ Device = Annotated[
     str | None, typer.Option(metavar="NAME", help="Device profile; by default the one the database declares.")
 ]
 MeasuredOnly = Annotated[bool, typer.Option("--disable-profiling-interpolation", help="Measured rows only.")]
+MappingFile = Annotated[
+    str | None, typer.Option("--mapping", metavar="FILE", help="Mapping to use instead of the database's own.")
+]
+NoCache = Annotated[bool, typer.Option("--no-cache", help="Read the tables themselves; keep nothing.")]
 Explain = Annotated[bool, typer.Option("--explain", help="Show the evidence, or every attempt of a miss.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
 
@@ -77,6 +81,8 @@ def lookup(
     tp_size: TpSize = 1,
     device: Device = None,
     measured_only: MeasuredOnly = False,
+    mapping: MappingFile = None,
+    no_cache: NoCache = False,
     explain: Explain = False,
     as_json: AsJson = False,
 ) -> None:
@@ -96,7 +102,7 @@ def lookup(
         leaves, many = [build_operator(op, inputs or (), outputs or (), attrs or (), **lengths)], False
     else:
         raise InvalidValueError("name an operator with --op, or a JSON file of operators with --operator")
-    answers = list(ask(database, leaves, Setting(not measured_only, device, tp_size, ep_size)))
+    answers = list(ask(database, leaves, Setting(not measured_only, device, tp_size, ep_size, mapping, not no_cache)))
     _show(answers, many, explain, as_json)
     if not all(answer.answered for answer in answers):
         raise typer.Exit(_MISSED)
