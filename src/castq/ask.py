@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     )
     from tensor_cast.performance_model.profiling_database.database import ProfilingDatabase
 
-__all__ = ["Answer", "Setting", "answers_to_json", "ask", "ask_database"]
+__all__ = ["Answer", "Setting", "answers_to_json", "ask", "ask_database", "opened"]
 
 SYNTHETIC: Final = "SYNTHETIC data"
 
@@ -30,6 +30,8 @@ class Setting:
 
     `device` names a device profile; None takes the one the database declares, where there is one.  `strict` lets only
     the very operator match, False also padding, tolerances and related dtypes; None does as the mapping says.
+    `mapping` is a mapping file used instead of the database's own; `cache` keeps what was read of column tables in the
+    user's folder.
     """
 
     interpolate: bool = True
@@ -37,6 +39,8 @@ class Setting:
     tp_size: int = 1
     ep_size: int | None = None
     strict: bool | None = None
+    mapping: str | None = None
+    cache: bool = True
 
 
 @dataclass(frozen=True)
@@ -90,9 +94,16 @@ def ask(where: str | Path, leaves: Iterable[LeafOp], setting: Setting | None = N
     Raises InvalidValueError, UnknownNameError or DataFileError for a database or a device that cannot be used; what the
     data cannot answer is a miss, not an error.
     """
-    from tensor_cast.performance_model.profiling_database.database import open_database
+    chosen = setting or Setting()
+    yield from ask_database(opened(where, chosen.mapping, chosen.cache), leaves, chosen)
 
-    yield from ask_database(open_database(where), leaves, setting)
+
+def opened(where: str | Path, mapping: str | None = None, cache: bool = True) -> ProfilingDatabase:
+    """The database at `where`, as the commands open it.  Raises as `ask` does."""
+    from tensor_cast.performance_model.profiling_database.database import open_database
+    from tensor_cast.performance_model.profiling_database.readers.column_tables import ReadOptions
+
+    return open_database(where, mapping=mapping, options=ReadOptions.from_environment(cache=cache))
 
 
 def ask_database(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DatabaseCheck", "check_database", "list_databases", "listing_to_json"]
 
-_ABSENT: Final = "csv_not_found"
+_ABSENT: Final = ("csv_not_found", "table_not_found")
 Progress = Callable[[str, int, int], None]
 
 
@@ -44,6 +44,7 @@ def listing_to_json(names: list[DatabaseName]) -> list[dict[str, str]]:
             "version": name.version,
             "format": name.format,
             "path": str(name.path),
+            "database": name.spelling,
         }
         for name in names
     ]
@@ -55,7 +56,7 @@ class DatabaseCheck:
 
     A regime of a tensor table is one signature: dtypes, formats and ranks of inputs and outputs.  `unmeasured` are
     kernels the mapping names without a table, `unreferenced` tables no entry names, `contradictions` what the mapping
-    says of itself and the folder names say otherwise.
+    says of itself and the folder names say otherwise, `unread` column tables that no kernel of the mapping reads.
     """
 
     path: str
@@ -68,6 +69,17 @@ class DatabaseCheck:
     unmeasured: tuple[str, ...]
     unreferenced: tuple[str, ...]
     contradictions: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
+
+    @property
+    def notes(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        """Each note once, with the kernels whose tables it is about; none where it is about all of them."""
+        found: dict[str, list[str]] = {}
+        for report in self.tables:
+            for note in report.notes:
+                found.setdefault(note, []).append(report.kernel)
+        everywhere = len(self.tables)
+        return tuple((note, () if len(kernels) == everywhere else tuple(kernels)) for note, kernels in found.items())
 
     @property
     def ok(self) -> bool:
@@ -87,6 +99,7 @@ class DatabaseCheck:
             "mapped_kernels_without_table": list(self.unmeasured),
             "tables_without_entry": list(self.unreferenced),
             "contradictions": list(self.contradictions),
+            "tables_no_kernel_reads": list(self.unread),
         }
 
 
@@ -120,6 +133,7 @@ def check_database(
         tuple(report.kernel for report in reports if _absent(report)),
         tuple(name for name in wanted if name in present and name not in mapped),
         _contradictions(database),
+        database.unread_tables,
     )
 
 
@@ -143,7 +157,7 @@ def _contradictions(database: ProfilingDatabase) -> tuple[str, ...]:
 
 
 def _absent(report: LoadReport) -> bool:
-    return report.status == _ABSENT
+    return report.status in _ABSENT
 
 
 def _report(database: ProfilingDatabase, kernel: str) -> LoadReport:

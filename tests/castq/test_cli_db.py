@@ -47,6 +47,7 @@ def test_list_finds_the_demo(castq, demo):
             "version": "vllm0.18.0_torch2.9.0_cann8.5",
             "format": "ascend_csv",
             "path": str(demo / NAME),
+            "database": str(demo / NAME),
         }
     ]
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from castq.commands.lookup import MappingFile, NoCache
 from tensor_cast.errors import how_to_install
 
 if TYPE_CHECKING:
@@ -42,8 +43,7 @@ def list_(
     if json_:
         show.print_json(listing_to_json(names))
     elif names:
-        rows = [(str(name), name.format, str(name.path)) for name in names]
-        show.print_table(("name", "format", "path"), rows, fold=False)
+        show.print_table(("database", "format"), [(name.spelling, name.format) for name in names], fold=False)
     else:
         where = f"under {root}" if root is not None else f"installed ({how_to_install('gpu')} brings GPU data)"
         show.say(f"no database {where}; castq db demo --out DIR writes a synthetic one")
@@ -53,18 +53,20 @@ def list_(
 def check(
     where: Annotated[str, typer.Argument(metavar="DIR", help="Folder or name of a database.")],
     kernel: Annotated[str | None, typer.Option(help="This kernel only.")] = None,
+    mapping: MappingFile = None,
+    no_cache: NoCache = False,
     json_: JsonFlag = False,
 ) -> None:
     """Load every table of a database and say what is usable, what is rejected and why.
 
-    Exit code 0 if every table can be used, 1 if one cannot (a Git-LFS pointer, a missing column), 2 for a wrong call or
-    a missing folder.
+    Exit code 0 if every table that is there can be used, 1 if one cannot (a Git-LFS pointer, a missing column), 2 for a
+    wrong call or a missing folder.
     """
+    from castq.ask import opened
     from castq.commands import show
     from castq.databases import check_database
-    from tensor_cast.performance_model.profiling_database.database import open_database
 
-    database = open_database(where)
+    database = opened(where, mapping, not no_cache)
     with show.progress("reading tables") as progress:
         found = check_database(database, kernel, progress)
     if json_:
@@ -110,8 +112,6 @@ def _show_check(found: DatabaseCheck) -> None:
     for report in found.tables:
         for problem in report.problems:
             show.say(f"problem in {report.kernel}: {problem}")
-        for note in report.notes:
-            show.say(f"note on {report.kernel}: {note}")
         for reason, count in report.rejected.items():
             show.say(f"rejected in {report.kernel}: {count} {reason} ({report.examples[reason]})")
     for title, names in (
@@ -119,10 +119,13 @@ def _show_check(found: DatabaseCheck) -> None:
         ("policies without effect", found.inert_policies),
         ("mapped kernels without a table", found.unmeasured),
         ("tables no entry names", found.unreferenced),
+        ("tables that no kernel reads", found.unread),
         ("contradictions between mapping and folder", found.contradictions),
     ):
         if names:
             show.say(f"{title} ({len(names)}): {', '.join(names)}")
+    for note, kernels in found.notes:
+        show.say(f"note on {', '.join(kernels)}: {note}" if kernels else f"note: {note}")
 
 
 def _row(report: LoadReport) -> tuple[object, ...]:

@@ -63,6 +63,10 @@ Strict = Annotated[
     bool | None,
     typer.Option("--strict/--compatible", help="Only the very operator matches, or padded ones too; default: mapping."),
 ]
+MappingFile = Annotated[
+    str | None, typer.Option("--mapping", metavar="FILE", help="Mapping to use instead of the database's own.")
+]
+NoCache = Annotated[bool, typer.Option("--no-cache", help="Read the tables themselves; keep nothing.")]
 Explain = Annotated[bool, typer.Option("--explain", help="Show the evidence, or every attempt of a miss.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
 
@@ -83,6 +87,8 @@ def lookup(
     device: Device = None,
     measured_only: MeasuredOnly = False,
     strict: Strict = None,
+    mapping: MappingFile = None,
+    no_cache: NoCache = False,
     explain: Explain = False,
     as_json: AsJson = False,
 ) -> None:
@@ -104,7 +110,8 @@ def lookup(
     else:
         raise InvalidValueError("name an operator with --op, or a JSON file of operators with --operator")
     sizes = (_size(tp_size, "--tp-size"), None if ep_size is None else _size(ep_size, "--ep-size"))
-    answers = _asked(ask(database, leaves, Setting(not measured_only, device, *sizes, strict)), len(leaves))
+    setting = Setting(not measured_only, device, *sizes, strict, mapping, not no_cache)
+    answers = _asked(ask(database, leaves, setting), len(leaves))
     _show(answers, many, explain, as_json)
     if not all(answer.answered for answer in answers):
         raise typer.Exit(_MISSED)

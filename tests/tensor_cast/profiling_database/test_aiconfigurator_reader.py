@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tensor_cast import InterpolatingDataSource, LeafOp, Miss, ProfilingDataSource, QueryResult
 from tensor_cast.errors import DataFileError, InvalidValueError, UnknownNameError
 from tensor_cast.performance_model.profiling_database.database import ProfilingDatabase
 from tensor_cast.performance_model.profiling_database.kernel_table import ColumnTable
@@ -285,8 +287,9 @@ def test_unknown_tables_and_collectives_are_listed_and_skipped(tmp_path: Path) -
     write(tmp_path, "comm/custom_allreduce_perf", gemm())
     write(tmp_path, "comm/nccl_perf", gemm(), where="gpu1/comm/nccl/2.23")
     assert [str(name) for name in find_gpu_databases(tmp_path)] == ["gpu1/vllm/1.0"]
-    report = open_tables(tmp_path).report("QuantMatmul")
-    assert "tables that no kernel reads, skipped: linear_attention/gdn_perf" in report.notes
+    database = open_tables(tmp_path)
+    report = database.report("QuantMatmul")
+    assert database.unread_tables == ("linear_attention/gdn_perf",)
     assert "the comm tables (collectives) are skipped" in report.notes
     assert report.status == "ok"
 
@@ -382,7 +385,7 @@ def test_an_unknown_rule_is_an_error_with_the_nearest(tmp_path: Path) -> None:
 
 def test_an_unknown_name_gets_the_nearest_spelling(tmp_path: Path) -> None:
     write(tmp_path, "gemm/gemm_perf", gemm())
-    with pytest.raises(UnknownNameError, match=r"gpu1 has no framework 'vlm' .did you mean 'vllm'.."):
+    with pytest.raises(UnknownNameError, match=r"no framework 'vlm' of gpu1 .did you mean 'vllm'.."):
         open_gpu_database("gpu1/vlm/1.0", tmp_path)
     with pytest.raises(UnknownNameError, match=r"known: gpu1"):
         open_gpu_database("../x/y", tmp_path)
@@ -479,3 +482,49 @@ def test_real_roots_hold_no_collectives(real: Path) -> None:
     names = [str(name) for name in find_gpu_databases(real)]
     assert "h200_sxm/vllm/0.24.0" in names
     assert not [name for name in names if "nccl" in name]
+
+
+def test_a_column_that_stands_there_twice_is_a_named_problem(tmp_path: Path) -> None:
+    path = write(tmp_path, "gemm/gemm_perf", gemm())
+    table = pq.read_table(path)
+    pq.write_table(table.append_column("m", table["m"]), path)
+    assert open_tables(tmp_path).report("QuantMatmul").status == "duplicate_column"
+
+
+def test_a_table_above_the_row_limit_is_refused_unread(tmp_path: Path) -> None:
+    """48 million rows of one value pack into 30 kB; reading them would take gigabytes."""
+    path = write(tmp_path, "gemm/gemm_perf", gemm())
+    schema = pq.read_schema(path)
+    part = pa.table({name: [value[0]] * 1_000_000 for name, value in gemm().items()}, schema=schema)
+    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
+        for _ in range(6):
+            writer.write_table(part)
+    tracemalloc.start()
+    report = open_tables(tmp_path).report("QuantMatmul")
+    assert report.status == "too_many_rows"
+    assert "has 6000000 rows, more than the 5000000 that are read" in report.problems[0]
+    assert tracemalloc.get_traced_memory()[1] < 5_000_000
+    tracemalloc.stop()
+
+
+def test_kernels_between_which_a_question_is_open_are_listed(tmp_path: Path) -> None:
+    columns = gemm(m=[1, 1, 2, 4], kernel_source=["fast", "safe", "fast", "safe"], latency=[0.01, 0.05, 0.02, 0.09])
+    write(tmp_path, "gemm/gemm_perf", columns)
+    source = InterpolatingDataSource(ProfilingDataSource(open_tables(tmp_path)))
+
+    def asked(rows: int, **attrs: str) -> QueryResult | Miss:
+        tensors = [((rows, 32), "bf16"), ((32, 64), "bf16")]
+        return source.query(LeafOp.build("aten.mm.default", tensors, attrs=attrs))
+
+    for rows, code in ((1, "kernel_variant_ambiguous"), (3, "kernel_variant_changes")):
+        found = asked(rows)
+        assert isinstance(found, Miss)
+        assert found.code == code
+        assert found.details["hint"] == "give attrs.kernel_source, one of fast, safe"
+    named = asked(1, kernel_source="safe")
+    assert isinstance(named, QueryResult)
+    assert named.latency_us == pytest.approx(50.0)
+    typo = asked(1, kernel_source="saef")
+    assert isinstance(typo, Miss)
+    assert "did you mean 'safe'?" in typo.details["hint"]
+    assert "fast, safe" in typo.details["hint"]

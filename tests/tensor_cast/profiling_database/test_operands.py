@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from column_leaves import EXPERTS, FP8, INT4, MM, NVFP4, PACKED, code, experts, facts, leaf, operands, shipped, tensors
@@ -102,6 +102,7 @@ DTYPES = st.sampled_from(["bfloat16", "float8_e4m3fn", PACKED, "int4", "int64", 
 LENGTHS = st.lists(st.integers(0, 9), min_size=1, max_size=3)
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_no_operator_is_an_exception(data: st.DataObject) -> None:
     """Whatever the shapes, 0-d and empty ones included, the answer is facts or a miss."""

@@ -16,7 +16,15 @@ from tensor_cast.performance_model.profiling_database.kernel_table import Column
 from tensor_cast.performance_model.profiling_database.paths.path import Target
 from tensor_cast.performance_model.profiling_database.slices import Attempt, Found
 
-__all__ = ["KernelAttempt", "deciding_attempt", "decisive_attempt", "found_details", "miss_details", "shape_rule"]
+__all__ = [
+    "KernelAttempt",
+    "deciding_attempt",
+    "decisive_attempt",
+    "found_details",
+    "kernels_that_ran",
+    "miss_details",
+    "shape_rule",
+]
 
 _MANY_ROWS: Final = 16
 
@@ -71,6 +79,7 @@ def _telling(attempt: Attempt) -> int:
     return 2 if reason is MissReason.OUTSIDE_AXIS_BOUNDARY else 3
 
 
+_OPEN: Final = (MissReason.KERNEL_VARIANT_AMBIGUOUS, MissReason.KERNEL_VARIANT_CHANGES)
 _UNTELLING: Final = frozenset(
     {
         MissReason.MISSING_TARGET_AXIS,
@@ -191,6 +200,29 @@ def miss_details(kernels: Sequence[str], attempts: Sequence[KernelAttempt]) -> d
         if "hint" in attempt.details:
             details.setdefault("hint", attempt.details["hint"])
     return details
+
+
+def kernels_that_ran(
+    table: TensorTable | ColumnTable, groups: Sequence[CandidateGroup], target: Target, deciding: Attempt | None
+) -> dict[str, Any]:
+    """The kernels between which a question is open, with what settles it; nothing where that is not the reason."""
+    if deciding is None or deciding.reason not in _OPEN or not isinstance(table, ColumnTable):
+        return {}
+    at = target.axes if deciding.reason is MissReason.KERNEL_VARIANT_AMBIGUOUS else {}
+    seen = {code for group in groups for code in _variants_at(group, at)}
+    names = [table.variants[code] for code in sorted(seen)]
+    return {"kernel_sources": names, "hint": f"give attrs.kernel_source, one of {', '.join(names)}"}
+
+
+def _variants_at(group: CandidateGroup, at: Mapping[str, float]) -> set[int]:
+    """Variant codes of a group's points, those at a coordinate where one is given."""
+    points = group.points
+    if points.variants is None:
+        return set()
+    chosen = points.latency_us > 0
+    for axis, value in at.items():
+        chosen &= points.axes[axis] == value
+    return set(points.variants[chosen].tolist())
 
 
 def _measured(target: Target, deciding: Attempt | None) -> dict[str, Any]:

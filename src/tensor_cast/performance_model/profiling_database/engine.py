@@ -21,6 +21,7 @@ from tensor_cast.performance_model.profiling_database.diagnostics import (
     deciding_attempt,
     decisive_attempt,
     found_details,
+    kernels_that_ran,
     miss_details,
     shape_rule,
 )
@@ -388,6 +389,8 @@ def _failed(
         "rejected_rows": dict(index.rejected),
         "axis_attempts": [attempt.to_details() for attempts in failed for attempt in attempts],
     }
+    groups = index.matching(target.regime, path.allow_extra, path.required(target, table))
+    details |= kernels_that_ran(table, groups, target, deciding)
     reason = path.final_reason if deciding is None else deciding.reason
     return KernelAttempt(table.kernel, reason, details, target, deciding)
 

@@ -121,9 +121,9 @@ def _unknown(text: str, parts: Sequence[str], known: Sequence[DatabaseName], roo
         values = sorted({str(name).split("/")[level] for name in left})
         same = [name for name in left if str(name).split("/")[level].casefold() == part.casefold()]
         if not same:
-            before = "/".join(parts[:level]) or place
+            within = f" of {'/'.join(parts[:level])}" if level else ""
             expected = f"; known: {', '.join(values)}" if values else "; nothing is there"
-            return f"no database {text!r} in {place}: {before} has no {kind} {part!r}{nearest(part, values)}{expected}"
+            return f"no database {text!r} in {place}: no {kind} {part!r}{within}{nearest(part, values)}{expected}"
         left = same
     return f"no database {text!r} in {place}: expected system/framework/version"
 

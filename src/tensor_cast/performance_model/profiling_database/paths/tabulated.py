@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
-from tensor_cast.errors import InvalidValueError
+from tensor_cast.errors import InvalidValueError, nearest
 from tensor_cast.leaf import LeafOp
 from tensor_cast.performance_model.profiling_database.column_facts import ColumnFacts, describe
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
@@ -58,6 +58,10 @@ class TabulatedPath(OperatorPath):
         for name in (*table.fact_names, *table.constants):
             if name not in facts.regime:
                 return Miss(MissReason.SEMANTIC_FIELD_MISSING, name, {"attempted_kernel_types": [table.kernel]})
+        if facts.variant is not None and table.variants and facts.variant not in table.variants:
+            close = nearest(facts.variant, table.variants)
+            hint = f"kernel_source {facts.variant!r} is not in the table{close}; it holds {', '.join(table.variants)}"
+            return Miss(MissReason.TARGET_UNAVAILABLE, "kernel_source", {"hint": hint})
         contradicted = _contradicted(table, facts)
         if contradicted:
             details = {"attempted_kernel_types": [table.kernel], "regime_differs_in": contradicted}

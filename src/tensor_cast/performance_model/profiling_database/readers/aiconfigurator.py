@@ -145,8 +145,6 @@ class GpuTables(ColumnTables):
     @cached_property
     def _database_notes(self) -> tuple[str, ...]:
         notes = []
-        if self.unread:
-            notes.append(f"tables that no kernel reads, skipped: {', '.join(self.unread)}")
         if (self.name.path / _COLLECTIVES).is_dir():
             notes.append(f"the {_COLLECTIVES} tables (collectives) are skipped")
         return tuple(notes)

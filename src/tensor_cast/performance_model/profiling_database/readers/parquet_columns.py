@@ -16,7 +16,7 @@ from tensor_cast.performance_model.profiling_database.readers.text_source import
 from tensor_cast.performance_model.profiling_database.table_layout import TableLayout
 
 if TYPE_CHECKING:
-    from tensor_cast.performance_model.profiling_database.kernel_table import FloatArray
+    from tensor_cast.performance_model.profiling_database.kernel_table import BoolArray, FloatArray
 
 __all__ = ["ParquetColumns"]
 
@@ -38,22 +38,29 @@ class ParquetColumns:
         kind = column.type
         if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
             raise DataFileError(self.path, f"column {name!r} holds {kind}, expected numbers", code="column_type")
-        wide = column.cast(pa.float64(), safe=False)
-        values: FloatArray = _values(wide.fill_null(float("nan")), np.float64)
+        values: FloatArray = _values(column.cast(pa.float64(), safe=False), np.float64)
+        values[~_valid(column)] = np.nan
         return values
 
     def coded(self, name: str) -> Coded:
         column = self._table.column(name)
         if pa.types.is_nested(column.type):
             raise DataFileError(self.path, f"column {name!r} holds {column.type}, expected scalars", code="column_type")
-        encoded = column.combine_chunks().dictionary_encode()
-        codes = _values(encoded.indices.fill_null(0).cast(pa.int64()), np.int64)
-        valid = _values(column.is_valid().cast(pa.uint8()), np.uint8).astype(bool)
+        encoded, valid = column.combine_chunks().dictionary_encode(), _valid(column)
+        codes = np.where(valid, _values(encoded.indices.cast(pa.int64()), np.int64), 0)
         return Coded(codes, tuple(encoded.dictionary.to_pylist()) or (None,), valid)
 
 
+def _valid(column: Any) -> BoolArray:
+    """Where a column has a value."""
+    if not column.null_count:
+        return np.ones(len(column), dtype=bool)
+    valid: BoolArray = _values(column.is_valid().cast(pa.uint8()), np.uint8).astype(bool)
+    return valid
+
+
 def _values(column: Any, kind: Any) -> Any:
-    """The values of a column without nulls, copied out of its buffer."""
+    """The values of a column, copied out of its buffer; whatever stands there where a cell is empty."""
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if not len(array):
         return np.zeros(0, dtype=kind)
