@@ -11,7 +11,15 @@ from castq.streams import label, read_text
 from tensor_cast.errors import CastqError, InvalidValueError
 from tensor_cast.leaf import AttrValue, LeafOp, Requests, Shape, TensorSpec
 
-__all__ = ["build_operator", "parse_attribute", "parse_lengths", "parse_shape", "parse_tensor", "read_operators"]
+__all__ = [
+    "build_operator",
+    "parse_attribute",
+    "parse_lengths",
+    "parse_shape",
+    "parse_tensor",
+    "read_operators",
+    "shown",
+]
 
 _FORM: Final = "SHAPE:DTYPE[:FORMAT][@ROLE], for example 4096,5120:bf16"
 _WHOLE: Final = re.compile(r"[+-]?[0-9]+")
@@ -23,7 +31,7 @@ _MOST_DIGITS: Final = 19
 _MOST_SHOWN: Final = 80
 
 
-def _shown(text: str) -> str:
+def shown(text: str) -> str:
     """The text as a message quotes it: a long one is cut."""
     return repr(text) if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]!r}... ({len(text)} characters)"
 
@@ -34,7 +42,7 @@ def _whole(text: str, where: str) -> int:
         raise ValueError(text)
     digits = text.strip().lstrip("+-").lstrip("0") or "0"
     if len(digits) > _MOST_DIGITS or int(digits) > _LARGEST:
-        raise InvalidValueError(f"{where}: {_shown(text)} is larger than 2**63 - 1")
+        raise InvalidValueError(f"{where}: {shown(text)} is larger than 2**63 - 1")
     return -int(digits) if text.strip().startswith("-") else int(digits)
 
 
@@ -49,7 +57,7 @@ def parse_shape(text: str, where: str = "shape") -> Shape:
         raise
     except ValueError:
         raise InvalidValueError(
-            f"{where}: shape {_shown(text)} is not a comma-separated list of integers such as 4096,5120"
+            f"{where}: shape {shown(text)} is not a comma-separated list of integers such as 4096,5120"
         ) from None
 
 
@@ -60,13 +68,13 @@ def parse_tensor(text: str, where: str = "tensor") -> TensorSpec:
     body, _, role = text.partition("@")
     parts = [part.strip() for part in body.split(":")]
     if len(parts) not in (2, 3) or not parts[1]:
-        raise InvalidValueError(f"{where} {_shown(text)}: expected {_FORM}")
-    shape = parse_shape(parts[0], f"{where} {_shown(text)}")
+        raise InvalidValueError(f"{where} {shown(text)}: expected {_FORM}")
+    shape = parse_shape(parts[0], f"{where} {shown(text)}")
     try:
         dtype = canonical_dtype(parts[1])
         return TensorSpec(shape, dtype, parts[2].upper() if len(parts) == 3 else "ND", role.strip())
     except CastqError as error:
-        raise InvalidValueError(f"{where} {_shown(text)}: {error}") from None
+        raise InvalidValueError(f"{where} {shown(text)}: {error}") from None
 
 
 def parse_lengths(text: str, where: str) -> tuple[int, ...]:
@@ -75,11 +83,11 @@ def parse_lengths(text: str, where: str) -> tuple[int, ...]:
     for part in text.split(","):
         found = _REPEAT.fullmatch(part.strip())
         if found is None:
-            got = f"expected lengths such as 1,1,1 or 8x4096, got {_shown(part)}"
-            raise InvalidValueError(f"{where} {_shown(text)}: {got}")
+            got = f"expected lengths such as 1,1,1 or 8x4096, got {shown(part)}"
+            raise InvalidValueError(f"{where} {shown(text)}: {got}")
         count = _whole(found[1] or "1", where)
         if len(lengths) + count > _MAX_REQUESTS:
-            raise InvalidValueError(f"{where} {_shown(text)}: more than {_MAX_REQUESTS} requests")
+            raise InvalidValueError(f"{where} {shown(text)}: more than {_MAX_REQUESTS} requests")
         lengths += [_whole(found[2], where)] * count
     return tuple(lengths)
 
@@ -88,7 +96,7 @@ def parse_attribute(text: str) -> tuple[str, AttrValue]:
     """`name=value`: a number, true, false, none, a comma-separated list of integers, or text."""
     name, equals, value = text.partition("=")
     if not equals or not name.strip():
-        raise InvalidValueError(f"--attr {_shown(text)}: expected NAME=VALUE, for example topk_limit=2048")
+        raise InvalidValueError(f"--attr {shown(text)}: expected NAME=VALUE, for example topk_limit=2048")
     return name.strip(), _attribute(value.strip(), f"--attr {name.strip()}")
 
 
@@ -109,7 +117,7 @@ def _attribute(text: str, where: str) -> AttrValue:
 def _finite(text: str, where: str) -> float:
     value = float(text)
     if not math.isfinite(value):
-        raise InvalidValueError(f"{where}: {_shown(text)} is too large a number")
+        raise InvalidValueError(f"{where}: {shown(text)} is too large a number")
     return value
 
 

@@ -268,8 +268,8 @@ def test_tables_in_a_pipe_have_a_line_a_row_and_no_padding(castq, home):
         assert "  " not in line
         assert line == line.rstrip()
     head, row = castq("db", "list", ".").out.splitlines()
-    assert head.split("\t") == ["name", "format", "path"]
-    assert row.split("\t")[2].endswith("DB")
+    assert head.split("\t") == ["database", "format"]
+    assert row.split("\t")[0].endswith("DB")
 
 
 @pytest.mark.parametrize(

@@ -132,9 +132,11 @@ def _asked(answers: Iterable[Answer], total: int) -> list[Answer]:
 
 def _size(text: str, option: str) -> int:
     """A whole number in ASCII digits; what it may be is for the question to say."""
+    from castq.operator_text import shown
+
     value = parse_whole(text)
     if value is None:
-        raise InvalidValueError(f"{option} {text!r} is not a whole number")
+        raise InvalidValueError(f"{option} {shown(text)} is not a whole number")
     return value
 
 
