@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from castq.commands import db, lookup, rfc, serving
+from castq.commands import catalogue, db, lookup, rfc, serving
 from tensor_cast.errors import CastqError
 
 __all__ = ["app", "main"]
@@ -59,6 +59,8 @@ def _root(
 
 
 app.command("lookup", epilog=lookup.EXAMPLE)(lookup.lookup)
+app.command("ops", epilog=catalogue.OPS_EXAMPLE)(catalogue.ops)
+app.command("axes", epilog=catalogue.AXES_EXAMPLE)(catalogue.axes)
 app.command("rfc", epilog=rfc.EXAMPLE)(rfc.rfc)
 app.command("run", epilog=serving.RUN_EXAMPLE)(serving.run)
 app.command("check", epilog=serving.CHECK_EXAMPLE)(serving.check)
