@@ -11,7 +11,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from castq.commands import db, lookup, rfc, serving, trace
+from castq.commands import catalogue, db, lookup, rfc, serving, trace
 from castq.streams import printable, put, quiet
 from tensor_cast.errors import CastqError, WriteError
 
@@ -110,6 +110,8 @@ def _root(
 
 
 app.command("lookup", epilog=lookup.EXAMPLE)(lookup.lookup)
+app.command("ops", epilog=catalogue.OPS_EXAMPLE)(catalogue.ops)
+app.command("axes", epilog=catalogue.AXES_EXAMPLE)(catalogue.axes)
 app.command("rfc", epilog=rfc.EXAMPLE)(rfc.rfc)
 app.command("run", cls=_ProgramCommand, epilog=serving.RUN_EXAMPLE)(serving.run)
 app.command("check", cls=_ProgramCommand, epilog=serving.CHECK_EXAMPLE)(serving.check)

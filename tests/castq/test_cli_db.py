@@ -195,3 +195,22 @@ def test_demo_misuse(castq, tmp_path):
     assert ran.code == 2
     assert "unknown version '0.17'" in ran.err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_column_database_lists_what_is_not_there_and_what_nothing_reads(castq, tmp_path):
+    pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    pq = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
+    columns = {"kernel_source": ["a"], "gemm_dtype": ["fp8"], "m": [1], "n": [2], "k": [3], "latency": [0.1]}
+    for family, table in (("gemm", "gemm_perf"), ("kda", "kda_perf")):
+        folder = tmp_path / "gpu1" / family / "vllm" / "1.0"
+        folder.mkdir(parents=True)
+        pq.write_table(pa.table(columns), folder / f"{table}.parquet")
+    (tmp_path / "gpu1" / "comm").mkdir()
+    ran = castq("db", "check", str(tmp_path))
+    assert ran.code == 0
+    assert "mapped kernels without a table (10): DecodeAttention, " in ran.out
+    assert "tables that no kernel reads (1): kda/kda_perf" in ran.out
+    assert "note: the comm tables (collectives) are skipped" in ran.out
+    folder = tmp_path / "gpu1" / "gemm" / "vllm" / "1.0"
+    (folder / "gemm_perf.parquet").write_bytes(b"PAR1")
+    assert castq("db", "check", str(tmp_path)).code == 1

@@ -25,8 +25,6 @@ from tensor_cast.performance_model.profiling_database.readers.aiconfigurator imp
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 pq = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
 
-REAL = Path(__file__).parents[3] / ".." / "shared" / "data" / "aiconfigurator"
-
 
 def write(
     root: Path, table: str, columns: dict[str, list[Any]], *, where: str = "gpu1/{}/vllm/1.0", **types: Any
@@ -431,57 +429,6 @@ def test_shipped_mappings_are_complete(path: Path) -> None:
     assert set(mapping.policies) <= set(mapping.layouts)
     assert all(entry.notes and entry.facts["family"] for entry in mapping.operators.values())
     assert (mapping.header["device"], mapping.header["framework"], mapping.header["version"]) == path.parts[-4:-1]
-
-
-@pytest.fixture
-def real() -> Path:
-    if not REAL.is_dir():
-        pytest.skip("the shared GPU tables (../shared/data/aiconfigurator) are not on this machine")
-    return REAL
-
-
-def test_real_products_keep_their_grid(real: Path) -> None:
-    database = open_gpu_database("h200_sxm/vllm/0.24.0", real)
-    table = database.table("QuantMatmul")
-    assert isinstance(table, ColumnTable)
-    report = database.report("QuantMatmul")
-    assert (report.rows_read, report.rows_usable, report.repeats_merged) == (107225, 107225, 0)
-    raw = pq.ParquetFile(real / "h200_sxm/gemm/vllm/0.24.0/gemm_perf.parquet").read()
-    for row in (0, 50_000, 107_224):
-        line = raw.slice(row, 1).to_pylist()[0]
-        assert table.row_meta(row)["row"] == row
-        assert table.latency_us[row] == pytest.approx(line["latency"] * 1000, rel=1e-15)
-        assert [table.axes[axis][row] for axis in "MKN"] == [line["m"], line["k"], line["n"]]
-        assert table.regime_keys[table.regime_codes[row]] == (line["gemm_dtype"],)
-
-
-def test_real_repeats_are_merged_or_marked(real: Path) -> None:
-    """h200_sxm/vllm/0.19.0 holds two releases in one file: 4 455 coordinates were measured twice."""
-    database = open_gpu_database("h200_sxm/vllm/0.19.0", real)
-    table = database.table("FusedExperts")
-    assert isinstance(table, ColumnTable)
-    report = database.report("FusedExperts")
-    assert (report.rows_read, report.repeats_merged, len(table)) == (48195, 4455, 43740)
-    assert int(table.ambiguous.sum()) == 83
-    assert "rows say version 0.19.0, 0.19.1; the folder's 0.19.0 counts" in report.notes
-
-
-def test_real_differences_of_zero_still_sum(real: Path) -> None:
-    database = open_gpu_database("h200_sxm/sglang/0.5.14", real)
-    table = database.table("DynamicQuant")
-    assert isinstance(table, ColumnTable)
-    assert len(table) == 1628
-    assert "the difference was zero in 1622 rows" in database.report("DynamicQuant").notes
-    raw = pq.ParquetFile(real / "h200_sxm/quantize/sglang/0.5.14/scale_matrix_perf.parquet").read().to_pylist()
-    line = next(row for row in raw if (row["m"], row["k"]) == (1, 1024))
-    [at] = [i for i in range(len(table)) if table.axes["M"][i] == 1 and table.axes["K"][i] == 1024]
-    assert table.latency_us[at] >= line["latency"] * 1000
-
-
-def test_real_roots_hold_no_collectives(real: Path) -> None:
-    names = [str(name) for name in find_gpu_databases(real)]
-    assert "h200_sxm/vllm/0.24.0" in names
-    assert not [name for name in names if "nccl" in name]
 
 
 def test_a_column_that_stands_there_twice_is_a_named_problem(tmp_path: Path) -> None:

@@ -12,9 +12,13 @@ import pytest
 from column_leaves import REAL, REAL_ROWS
 from tensor_cast import ProfilingDataSource, QueryResult
 from tensor_cast.leaf import LeafOp, TensorSpec
-from tensor_cast.performance_model.profiling_database.readers.aiconfigurator import open_gpu_database
+from tensor_cast.performance_model.profiling_database.kernel_table import ColumnTable
+from tensor_cast.performance_model.profiling_database.readers.aiconfigurator import (
+    find_gpu_databases,
+    open_gpu_database,
+)
 
-pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+pq = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
 pytestmark = pytest.mark.skipif(
     not REAL.is_dir(), reason="the shared GPU tables (../shared/data/aiconfigurator) are not on this machine"
 )
@@ -122,3 +126,47 @@ def test_a_scalar_in_place_of_a_tensor_is_a_miss() -> None:
         for place, spec in enumerate(op.inputs):
             found = source(database).query(changed(op, place, shape=()))
             assert not isinstance(found, QueryResult) or spec.role.endswith("scale"), (op.name, spec.role)
+
+
+def test_real_products_keep_their_grid() -> None:
+    database = open_gpu_database("h200_sxm/vllm/0.24.0", REAL)
+    table = database.table("QuantMatmul")
+    assert isinstance(table, ColumnTable)
+    report = database.report("QuantMatmul")
+    assert (report.rows_read, report.rows_usable, report.repeats_merged) == (107225, 107225, 0)
+    raw = pq.ParquetFile(REAL / "h200_sxm/gemm/vllm/0.24.0/gemm_perf.parquet").read()
+    for row in (0, 50_000, 107_224):
+        line = raw.slice(row, 1).to_pylist()[0]
+        assert table.row_meta(row)["row"] == row
+        assert table.latency_us[row] == pytest.approx(line["latency"] * 1000, rel=1e-15)
+        assert [table.axes[axis][row] for axis in "MKN"] == [line["m"], line["k"], line["n"]]
+        assert table.regime_keys[table.regime_codes[row]] == (line["gemm_dtype"],)
+
+
+def test_real_repeats_are_merged_or_marked() -> None:
+    """h200_sxm/vllm/0.19.0 holds two releases in one file: 4 455 coordinates were measured twice."""
+    database = open_gpu_database("h200_sxm/vllm/0.19.0", REAL)
+    table = database.table("FusedExperts")
+    assert isinstance(table, ColumnTable)
+    report = database.report("FusedExperts")
+    assert (report.rows_read, report.repeats_merged, len(table)) == (48195, 4455, 43740)
+    assert int(table.ambiguous.sum()) == 83
+    assert "rows say version 0.19.0, 0.19.1; the folder's 0.19.0 counts" in report.notes
+
+
+def test_real_differences_of_zero_still_sum() -> None:
+    database = open_gpu_database("h200_sxm/sglang/0.5.14", REAL)
+    table = database.table("DynamicQuant")
+    assert isinstance(table, ColumnTable)
+    assert len(table) == 1628
+    assert "the difference was zero in 1622 rows" in database.report("DynamicQuant").notes
+    raw = pq.ParquetFile(REAL / "h200_sxm/quantize/sglang/0.5.14/scale_matrix_perf.parquet").read().to_pylist()
+    line = next(row for row in raw if (row["m"], row["k"]) == (1, 1024))
+    [at] = [i for i in range(len(table)) if table.axes["M"][i] == 1 and table.axes["K"][i] == 1024]
+    assert table.latency_us[at] >= line["latency"] * 1000
+
+
+def test_real_roots_hold_no_collectives() -> None:
+    names = [str(name) for name in find_gpu_databases(REAL)]
+    assert "h200_sxm/vllm/0.24.0" in names
+    assert not [name for name in names if "nccl" in name]

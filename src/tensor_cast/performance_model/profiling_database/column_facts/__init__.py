@@ -6,7 +6,7 @@ The mapping entry picks the family (`facts: {family: matmul}`); its other facts 
 
 from __future__ import annotations
 
-from tensor_cast.performance_model.profiling_database.column_facts.describe import FAMILIES, describe
+from tensor_cast.performance_model.profiling_database.column_facts.describe import ATTRIBUTES, FAMILIES, describe
 from tensor_cast.performance_model.profiling_database.column_facts.facts import ColumnFacts
 
-__all__ = ["FAMILIES", "ColumnFacts", "describe"]
+__all__ = ["ATTRIBUTES", "FAMILIES", "ColumnFacts", "describe"]

@@ -22,7 +22,7 @@ from tensor_cast.performance_model.profiling_database.column_facts.sparse_attent
 from tensor_cast.performance_model.profiling_database.data_source import Miss
 from tensor_cast.performance_model.profiling_database.op_mapping import OperatorEntry
 
-__all__ = ["FAMILIES", "describe"]
+__all__ = ["ATTRIBUTES", "FAMILIES", "describe"]
 
 Describer = Callable[[LeafOp, Mapping[str, Any]], ColumnFacts]
 
@@ -34,6 +34,24 @@ FAMILIES: Final[Mapping[str, Describer]] = MappingProxyType(
         "latent_attention": describe_latent_attention,
         "experts": describe_experts,
         "sparse_attention": describe_sparse_attention,
+    }
+)
+
+# family -> attributes that its describer reads, beside the operator's own arguments
+ATTRIBUTES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "matmul": ("quant", "kernel_source"),
+        "quantize": ("out_dtype", "dims", "kernel_source"),
+        "attention": ("sliding_window", "kernel_source"),
+        "latent_attention": ("stage", "model", "gemm_type", "num_heads", "attention_dtype", "kernel_source"),
+        "experts": (
+            *("quant", "distribution", "moe_tp_size", "moe_ep_size", "num_experts", "inter_size", "phase"),
+            "kernel_source",
+        ),
+        "sparse_attention": (
+            *("model", "num_heads", "compress_ratio", "topk_limit", "sliding_window"),
+            "kernel_source",
+        ),
     }
 )
 
