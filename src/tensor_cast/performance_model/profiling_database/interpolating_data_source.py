@@ -119,7 +119,8 @@ class InterpolatingDataSource(DataSourcePerformanceModel):
         """Answer the points at which the base has a row, where the base comes first."""
         if path.owns(leaf):
             return
-        possible = sweep.open[path.base_places(leaf, sweep.columns, self.base.context)[sweep.open]]
+        at = sweep.open
+        possible = at[path.base_places(leaf, sweep.columns, self.base.context)[at]]
         for places in sweep.places(possible):
             found = self.base.query(moved(int(places[0])))
             if isinstance(found, QueryResult) and found.source is not QuerySource.PARTIAL:
