@@ -120,7 +120,8 @@ class InterpolatingDataSource(DataSourcePerformanceModel):
         entry = self.base.entry(leaf)
         if path.owns(leaf) or (entry is not None and self.base.asks_coordinates(entry)):
             return
-        possible = sweep.open[path.base_places(leaf, sweep.columns, self.base.context)[sweep.open]]
+        at = sweep.open
+        possible = at[path.base_places(leaf, sweep.columns, self.base.context)[at]]
         for places in sweep.places(possible):
             found = self.base.query(moved(int(places[0])))
             if isinstance(found, QueryResult) and found.source is not QuerySource.PARTIAL:

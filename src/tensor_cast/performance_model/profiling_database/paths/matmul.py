@@ -29,9 +29,10 @@ from tensor_cast.performance_model.profiling_database.paths.path import (
 from tensor_cast.performance_model.profiling_database.points import RegimeKey
 from tensor_cast.performance_model.profiling_database.shapes import strip_leading_one
 
-__all__ = ["MATMUL_AXIS_GROUPS", "MatmulPath", "MatrixProduct", "matrix_product", "nd_first"]
+__all__ = ["MATMUL_AXIS_GROUPS", "PRODUCT_AXES", "MatmulPath", "MatrixProduct", "matrix_product", "nd_first"]
 
 BATCHED_KERNELS: Final = frozenset({"BatchMatMulV2", "BatchMatMulNd", "TransposeBatchMatMul", "QuantBatchMatmulV3"})
+PRODUCT_AXES: Final = frozenset({"M", "K", "N"})
 MATMUL_AXIS_GROUPS: Final = (("M",), ("K",), ("N",), ("M", "K"), ("M", "N"), ("K", "N"), ("M", "K", "N"))
 
 
@@ -104,9 +105,9 @@ class MatmulPath(OperatorPath):
         places = tensor_places(leaf)[:2]
         shapes = [leaf.inputs[place].shape for place in places]
         product = matrix_product("MatMulV2", *shapes) if len(shapes) == 2 else None
-        if product is None or not set(axes) <= set(product.axes):
+        if product is None or not axes.keys() <= PRODUCT_AXES:
             raise immovable(leaf, axes, () if product is None else product.axes)
-        m, k, n = (int(axes.get(axis, value)) for axis, value in product.axes.items())
+        m, k, n = axes.get("M", product.m), axes.get("K", product.k), axes.get("N", product.n)
         left, right = shapes
         weight = (k, n) if right[-2] == product.k else (n, k)
         rows = (*left[:-2], m, k)

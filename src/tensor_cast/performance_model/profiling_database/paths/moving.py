@@ -89,9 +89,10 @@ def move_product(
     `old` and `new` are M and N before and after; `rows` is the new shape of the left matrix.
     """
     shapes = dict(matrices)
-    for place, spec in enumerate(leaf.inputs):
-        if place not in shapes and spec.shape:
-            shapes[place] = _beside(spec, old, new)
+    if old != new and len(leaf.inputs) > len(shapes):
+        for place, spec in enumerate(leaf.inputs):
+            if place not in shapes and spec.shape:
+                shapes[place] = _beside(spec, old, new)
     first = leaf.outputs[0].shape if leaf.outputs else ()
     outputs = {0: (*first[:-2], *(*rows[:-1], new[1])[-min(2, len(first)) :])} if first else {}
     return reshaped(leaf, shapes, outputs)

@@ -18,6 +18,7 @@ from tensor_cast.performance_model.profiling_database.kernel_table import Column
 from tensor_cast.performance_model.profiling_database.op_mapping import KernelPolicy, OperatorEntry
 from tensor_cast.performance_model.profiling_database.paths.matmul import (
     MATMUL_AXIS_GROUPS,
+    PRODUCT_AXES,
     matrix_product,
     nd_first,
     product_regime,
@@ -75,9 +76,9 @@ class QuantizedMatmulPath(OperatorPath):
         if len(places) == 2 and leaf.inputs[places[1]].rank >= 2:
             left, right = (leaf.inputs[place].shape for place in places)
             product = matrix_product("QuantBatchMatmulV3", left, (*right[:-2], packed * right[-2], right[-1]))
-        if product is None or not set(axes) <= set(product.axes):
+        if product is None or not axes.keys() <= PRODUCT_AXES:
             raise immovable(leaf, axes, () if product is None else product.axes)
-        m, k, n = (int(axes.get(axis, value)) for axis, value in product.axes.items())
+        m, k, n = axes.get("M", product.m), axes.get("K", product.k), axes.get("N", product.n)
         high, low = (k, n) if packed * right[-2] == product.k else (n, k)
         if high % packed:
             raise InvalidValueError(f"query_many: {leaf.name} packs two values in one, so K must be even, got {high}")
