@@ -1,4 +1,4 @@
-"""From a cold process to the first answer of a large table: run `python bench/load.py`; prints a table and one JSON line.
+"""From a cold process to the first answer of a large table: `python bench/load.py` prints a table and one JSON line.
 
 The table holds 300 000 rows of one kernel, every row of its own shape.  Each figure is the median of several fresh
 processes, from its start to its answer, imports included; the reference is Python's own `csv` reader over the file.

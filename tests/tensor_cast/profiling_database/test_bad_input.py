@@ -170,6 +170,11 @@ LOAD_PROBLEMS = [
     (HEADER.replace(b",", b"\t") + LINE, "columns are separated by tabs; expected commas"),
     (HEADER.replace(b",", b";") + LINE, "columns are separated by semicolons; expected commas"),
     (b'Input Shapes,Duration(us)\n"4,8",1\n', "column 'Input Data Types' is missing"),
+    (
+        HEADER.replace(b"(us)", b"(ms)") + LINE,
+        "no latency column; expected one of Average Duration(us), Profiling Average Duration(us), Duration(us); "
+        "Duration(ms): durations must be in microseconds, (us)",
+    ),
 ]
 
 
@@ -331,6 +336,13 @@ def test_a_bad_communication_row_costs_itself(tmp_path: Path, cells: str, reason
     assert (report.rows_read, report.rows_usable) == (3, 2)
     assert (latency(base.query(all_reduce(128))), latency(base.query(all_reduce(512)))) == (5.0, 7.0)
     assert latency(base.query(all_reduce(256))) == pytest.approx(5 + 2 / 3)  # the line through both rows, not 9.0
+
+
+def test_a_collective_in_another_unit_is_named(tmp_path: Path) -> None:
+    (tmp_path / "hcom_allReduce_.csv").write_text("message_bytes,num_devices,Duration(ms)\n1000,8,1\n")
+    base = base_source(write_database(tmp_path, {}, REDUCE))
+    [problem] = base.database.report("hcom_allReduce_").problems
+    assert problem.endswith("column 'Duration(us)' is missing; Duration(ms): durations must be in microseconds, (us)")
 
 
 def test_a_raw_communication_export_is_named(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from tensor_cast.performance_model.profiling_database.kernel_table import (
     TensorTable,
 )
 from tensor_cast.performance_model.profiling_database.quiet_collector import collector_at_rest
-from tensor_cast.performance_model.profiling_database.readers.csv_file import CsvFile
+from tensor_cast.performance_model.profiling_database.readers.csv_file import CsvFile, in_another_unit
 from tensor_cast.performance_model.profiling_database.readers.tensor_cells import TensorCells
 from tensor_cast.performance_model.profiling_database.slot_rows import SlotRows, Slots
 
@@ -82,7 +82,7 @@ def read_tensor_table(path: Path, *, synthetic: bool = False) -> TensorTable:
     if not reader.latency_columns:
         raise DataFileError(
             path,
-            f"no latency column; expected one of {', '.join(EXACT_LATENCY_COLUMNS)}",
+            f"no latency column; expected one of {', '.join(EXACT_LATENCY_COLUMNS)}{in_another_unit(file.header)}",
             line=1,
             code="missing_column",
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterator
 from itertools import accumulate, islice
 from pathlib import Path
@@ -12,8 +13,9 @@ from tensor_cast.errors import DataFileError
 from tensor_cast.performance_model.profiling_database.kernel_table import LoadReport
 from tensor_cast.performance_model.profiling_database.readers.text_source import TextLines
 
-__all__ = ["CsvFile"]
+__all__ = ["CsvFile", "in_another_unit"]
 
+_OTHER_UNIT: Final = re.compile(r"Duration\s*\((?!us\))\w+\)")
 _CHUNK: Final = 16_384  # records held as text at a time
 _SEPARATORS: Final = {"\t": "tabs", ";": "semicolons", "|": "bars"}
 
@@ -83,7 +85,14 @@ class CsvFile:
             if column in [cell.strip() for cell in ",".join(header).split(separator)]:
                 problem = f"columns are separated by {name}; expected commas"
                 return DataFileError(self.path, problem, line=1, code="separator")
-        return DataFileError(self.path, f"column {column!r} is missing", line=1, code="missing_column")
+        problem = f"column {column!r} is missing{in_another_unit(header)}"
+        return DataFileError(self.path, problem, line=1, code="missing_column")
+
+
+def in_another_unit(header: list[str]) -> str:
+    """Which columns hold durations in another unit than microseconds, to be said of a table that has no other."""
+    found = [name for name in header if _OTHER_UNIT.search(name)]
+    return f"; {', '.join(found)}: durations must be in microseconds, (us)" if found else ""
 
 
 def _lines_of(records: list[list[str]], before: int, after: int) -> list[int]:
