@@ -54,8 +54,7 @@ def test_a_sum_of_many_definitions_is_not() -> None:
 
 def test_entries_that_call_each_other_twice_are_refused() -> None:
     queues = ["queue q0 : link { serve fifo; transfer (n) { run q0 (cost(q0, n)); } }"]
-    for i in range(1, 25):
-        queues.append(f"queue q{i} : gateway {{ route {{ q{i - 1}.VERB; q{i - 1}.VERB; }} }}")
+    queues += [f"queue q{i} : gateway {{ route {{ q{i - 1}.VERB; q{i - 1}.VERB; }} }}" for i in range(1, 25)]
     queues = [text.replace("VERB", "transfer (1)" if i == 1 else "route ()") for i, text in enumerate(queues)]
     source = "fn main() {\n" + "\n".join(queues) + "\nserver (n) { q24.route (); } }"
     with pytest.raises(SerqError, match=r"'q24.route' expands to more than") as refused:
