@@ -7,6 +7,8 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from serq import ir
+from serq.checks.ir_moments import check_moments
+from serq.checks.ir_values import check_values
 from serq.checks.walk import inner_blocks
 from serq.errors import SerqError
 from serq.lowering.arithmetic import FUNCTIONS
@@ -52,6 +54,8 @@ def check_program(program: ir.Program) -> None:
     _no_cycle(program)
     for node in _nodes(program):
         _check(node, program)
+    check_values(program, _nodes(program))
+    check_moments(program)
 
 
 def _refuse(message: str) -> SerqError:

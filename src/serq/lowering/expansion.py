@@ -18,7 +18,7 @@ MOST_PARTS: Final = 65_536
 
 
 def inside(name: str, at: Place, scope: Scope) -> Scope:
-    """The scope inside a use of the definition or entry `name`; refuses more nested uses than can be written out."""
+    """The scope inside a use of the definition or entry `name`; refuses too many uses inside one."""
     build, use = scope.build, scope.use
     if use is None:
         build.uses_left, use = MOST_USES, (name, at)
