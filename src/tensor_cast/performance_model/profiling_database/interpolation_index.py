@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 
 __all__ = ["AxisMatcher", "CandidateGroup", "CandidateIndex"]
 
+_SCANS = 2
+
 AxisMatcher = Callable[[float, float], bool]
 
 
@@ -63,6 +65,7 @@ class CandidateGroup:
         self._levels: dict[str, list[float]] = {}
         self._lacking: dict[str, CandidateGroup] = {}
         self._lock = threading.RLock()
+        self._scans = 0
         self.triangulations = 0
 
     def __len__(self) -> int:
@@ -94,6 +97,8 @@ class CandidateGroup:
         if any(axis not in self.points.axes for axis in axes):
             return Attempt(axes, MissReason.MISSING_TARGET_AXIS)
         merged = self._exact.get((pick, axes))
+        if merged is None and self._surely_absent(target):
+            return Attempt(axes, MissReason.OUTSIDE_AXIS_BOUNDARY, len(self))
         if merged is None:
             merged = self._merge_all(axes, pick)
         at = merged.positions.get(tuple(target.values()))
@@ -103,6 +108,19 @@ class CandidateGroup:
         if problem is not None:
             return Attempt(axes, problem, len(merged))
         return Found(float(merged.values[at]), "exact_coordinate", axes, merged, (at,), (1.0,))
+
+    def _surely_absent(self, target: Mapping[str, float]) -> bool:
+        """Whether no point lies at the target, looked up by a scan: a process that asks once needs no index of it all.
+
+        From the third question on the index is the cheaper way, and nothing is said here.
+        """
+        self._scans += 1
+        if self._scans > _SCANS:
+            return False
+        here = self.points.latency_us > 0
+        for axis, value in target.items():
+            here = here & (self.points.axes[axis] == value)
+        return not here.any()
 
     def _merge_all(self, axes: tuple[str, ...], pick: Pick) -> MergedPoints:
         with self._lock:
