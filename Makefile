@@ -39,6 +39,7 @@ bench: $(STAMP)
 	$(BIN)/python -m pip install --quiet pyserq || echo "no pyserq for this Python: castq alone is timed"
 	$(BIN)/python bench/lookup.py
 	$(BIN)/python bench/load.py
+	$(BIN)/python bench/cold.py
 	$(BIN)/python bench/serving.py
 
 clean:

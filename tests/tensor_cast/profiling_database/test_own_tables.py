@@ -12,6 +12,7 @@ from tensor_cast import InterpolatingDataSource, LeafOp, Miss, ProfilingDataSour
 from tensor_cast.errors import DataFileError, InvalidValueError
 from tensor_cast.performance_model.profiling_database.database import ProfilingDatabase, open_database
 from tensor_cast.performance_model.profiling_database.kernel_table import ColumnTable
+from tensor_cast.performance_model.profiling_database.op_mapping import load_op_mapping
 from tensor_cast.performance_model.profiling_database.readers.column_tables import ReadOptions
 from two_products import BF16
 
@@ -155,3 +156,13 @@ def test_the_row_limit_is_set_by_the_environment(tmp_path: Path, monkeypatch: py
         monkeypatch.setenv("CASTQ_MAX_ROWS", wrong)
         with pytest.raises(InvalidValueError, match="CASTQ_MAX_ROWS: expected a whole number above 0"):
             open_database(folder)
+
+
+def test_a_mapping_of_ones_own_may_extend_a_shipped_one(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(
+        "extends: gpu/vllm.yaml\noperator_mappings: {aten.mm.default: {zero_cost: true}}\n"
+    )
+    mapping = load_op_mapping(tmp_path / "mine.yaml")
+    assert mapping.operators["aten.mm.default"].zero_cost
+    assert "tensor_cast.fp8_linear.default" in mapping.operators
+    assert "QuantMatmul" in mapping.layouts

@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 
 __all__ = ["AxisMatcher", "CandidateGroup", "CandidateIndex"]
 
+_SCANS = 2
+
 AxisMatcher = Callable[[float, float], bool]
 
 
@@ -87,6 +89,7 @@ class CandidateGroup:
         self._levels: dict[str, FloatArray] = {}
         self._lacking: dict[str, CandidateGroup] = {}
         self._lock = threading.RLock()
+        self._scans = 0
         self.triangulations = 0
 
     def __len__(self) -> int:
@@ -117,7 +120,11 @@ class CandidateGroup:
         axes = tuple(target)
         if any(axis not in self.points.axes for axis in axes):
             return Attempt(axes, MissReason.MISSING_TARGET_AXIS)
-        merged = self._exact.get((pick, axes)) or self._merge_all(axes, pick)
+        merged = self._exact.get((pick, axes))
+        if merged is None and self._surely_absent(target):
+            return Attempt(axes, MissReason.OUTSIDE_AXIS_BOUNDARY, len(self))
+        if merged is None:
+            merged = self._merge_all(axes, pick)
         at = merged.positions.get(tuple(target.values()))
         if at is None:
             return Attempt(axes, MissReason.OUTSIDE_AXIS_BOUNDARY, len(merged))
@@ -140,6 +147,19 @@ class CandidateGroup:
             levels = np.zeros(0) if column is None else np.unique(column[~np.isnan(column)])
             self._levels[axis] = levels
         return levels
+
+    def _surely_absent(self, target: Mapping[str, float]) -> bool:
+        """Whether no point lies at the target, looked up by a scan: a process that asks once needs no index of it all.
+
+        From the third question on the index is the cheaper way, and nothing is said here.
+        """
+        self._scans += 1
+        if self._scans > _SCANS:
+            return False
+        here = self.points.latency_us > 0
+        for axis, value in target.items():
+            here = here & (self.points.axes[axis] == value)
+        return not here.any()
 
     def _merge_all(self, axes: tuple[str, ...], pick: Pick) -> MergedPoints:
         with self._lock:

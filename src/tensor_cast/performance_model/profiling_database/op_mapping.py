@@ -225,7 +225,8 @@ def pinned_entry(entry: OperatorEntry | None, name: str, kernels: object) -> Ope
 def load_op_mapping(path: Path, *, _chain: tuple[Path, ...] = ()) -> OpMapping:
     """Read a mapping file.  Raises DataFileError with file and line for wrong types, duplicate keys or tags.
 
-    `extends` names a file whose entries, tables and policies are taken first; entries of the same name replace them.
+    `extends` names a file, beside this one or a shipped one such as `gpu/vllm.yaml`, whose entries, tables and policies
+    are taken first; entries of the same name replace them.
     """
     located = load_yaml(path)
     data = located.value if located.value is not None else {}
@@ -246,6 +247,8 @@ def _parent(located: LocatedYaml, reference: str) -> Path:
     folder = located.path.parent
     parent = (folder / reference).resolve()
     data_root = Path(__file__).parent.resolve() / "data"
+    if not parent.exists() and (data_root / reference).is_file():
+        parent = (data_root / reference).resolve()
     if not (parent.is_relative_to(data_root) or parent.is_relative_to(folder.resolve())):
         raise located.error(("extends",), f"{reference!r} lies outside the mapping's own folder")
     return parent

@@ -25,6 +25,13 @@ from tensor_cast.performance_model.profiling_database.data_source import (
     ShapeMatchInfo,
 )
 from tensor_cast.performance_model.profiling_database.database import ProfilingDatabase, open_database
+from tensor_cast.performance_model.profiling_database.earlier_names import (
+    DTYPE_MAP,
+    SUPPORTED_QUERY_MODES,
+    SubKernelSpec,
+    fractal_nz_to_nd,
+    get_topology_tier,
+)
 from tensor_cast.performance_model.profiling_database.exact.attention import (
     attention_params,
     lookup_attention,
@@ -46,7 +53,14 @@ from tensor_cast.performance_model.profiling_database.op_mapping import (
 from tensor_cast.performance_model.profiling_database.paths import path_for
 from tensor_cast.records import OperatorRecord, as_leaf
 
-__all__ = ["ProfilingDataSource"]
+__all__ = [
+    "DTYPE_MAP",
+    "SUPPORTED_QUERY_MODES",
+    "ProfilingDataSource",
+    "SubKernelSpec",
+    "fractal_nz_to_nd",
+    "get_topology_tier",
+]
 
 _CACHED_ANSWERS = 1 << 16
 Handler = Callable[[LeafOp], QueryResult | Miss]
