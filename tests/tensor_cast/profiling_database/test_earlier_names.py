@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from support import mm, row, write_database
-from tensor_cast import InterpolatingDataSource, LeafOp, MissReason, ProfilingDataSource, QueryResult, QuerySource
-from tensor_cast.performance_model.profiling_database import DataSourcePerformanceModel, profiling_data_source
+from tensor_cast import InterpolatingDataSource, LeafOp, ProfilingDataSource, QueryResult, QuerySource
+from tensor_cast.performance_model.profiling_database import DataSourcePerformanceModel, MissReason, profiling_data_source
 from tensor_cast.records import OperatorRecord
 
 
@@ -41,7 +41,8 @@ def test_a_source_needs_lookup_alone() -> None:
 
 
 def test_a_base_that_overrides_is_asked_through_its_own(tmp_path: Path) -> None:
-    where = write_database(
+    tables = {"MatMulV2": [row("2,3;3,4", "DT_BF16;DT_BF16", 1.0)]}
+    where = write_database(tmp_path, tables, {"aten.mm.default": {"kernel_type": "MatMulV2"}})
         tmp_path,
         {"MatMulV2": [row("2,3;3,4", "DT_BF16;DT_BF16", 1.0)]},
         {"aten.mm.default": {"kernel_type": "MatMulV2"}},
