@@ -274,6 +274,8 @@ def _refusals(file: str = "") -> Iterator[None]:
     except OSError as error:
         typer.echo(f"castq: {error.filename or file}: {error.strerror}", err=True)
         raise typer.Exit(_REFUSED) from None
+    except OverflowError as error:
+        raise InvalidValueError(str(error)) from None
 
 
 class _Given(NamedTuple):
@@ -311,7 +313,7 @@ def _read_ir(path: Path, settings: dict[str, Any]) -> ir_nodes.Program:
     from dataclasses import replace
 
     from serq import ir_json
-    from serq.lowering.settings import Settings, finish
+    from serq.lowering.settings import finish, given_settings
 
     program = ir_json.from_json(path.read_text(encoding="utf-8"))
     if program.trace is not None and settings.get("trace"):
@@ -321,7 +323,7 @@ def _read_ir(path: Path, settings: dict[str, Any]) -> ir_nodes.Program:
     names = ("horizon", "warmup", "seed", "arrivals")
     own = {name: getattr(program, name) for name in names}
     given = {name: settings[name] for name in names if settings.get(name) is not None}
-    return finish(program, Settings(**{**own, **given}))
+    return finish(program, given_settings(**{**own, **given}))
 
 
 def _simulated(program: ir_nodes.Program, *, dumped: bool, samples: bool, step_by_step: bool) -> Report:
