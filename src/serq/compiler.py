@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from numbers import Real
 from pathlib import Path
 
 from serq import ir
 from serq.errors import SerqError, Source, fail
 from serq.lowering.seed import lower_seed
-from serq.lowering.settings import Settings
+from serq.lowering.settings import Settings, given_settings
 from serq.syntax import tree
 from serq.syntax.parse import is_deployment, parse_deployment, parse_seed, parse_workload, start_of
 
@@ -36,11 +37,12 @@ def compile(
 
     `sets` gives inputs (single-file edition: constants) by name, `defs` bodies of definitions, `trace` another trace
     file; the other arguments are the settings of the run.  With `to_run` off a missing horizon is no error.  Raises
-    `SerqError` when the program cannot be used, and `OSError` when a file cannot be read.
+    `SerqError` when the program cannot be used, `OSError` when a file cannot be read, `TypeError` for an argument that is
+    no number or text, and `OverflowError` for a seed or a number of arrivals out of range.
     """
-    settings = replace(_settings(horizon, warmup, seed, arrivals, trace), folder=_folder(path, workload), to_run=to_run)
+    settings = replace(given_settings(horizon, warmup, seed, arrivals, trace), folder=_folder(path, workload), to_run=to_run)
     try:
-        return _compile(path, source, workload, workload_source, dict(sets or {}), dict(defs or {}), settings)
+        return _compile(path, source, workload, workload_source, _inputs(sets), _bodies(defs), settings)
     except RecursionError:
         raise SerqError("syntax", "the program is nested too deeply") from None
 
@@ -90,18 +92,21 @@ def _about(name: str) -> Iterator[None]:
         raise
 
 
-def _settings(
-    horizon: float | None, warmup: float | None, seed: int | None, arrivals: int | None, trace: str | None
-) -> Settings:
-    for name, value in (("horizon", horizon), ("warmup", warmup)):
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
-            raise TypeError(f"{name!r} is a number, not {value!r}")
-    for name, whole in (("seed", seed), ("arrivals", arrivals)):
-        if whole is not None and (isinstance(whole, bool) or not isinstance(whole, int)):
-            raise TypeError(f"{name!r} is a whole number, not {whole!r}")
-        if whole is not None and not 0 <= whole < 2**64:
-            raise OverflowError(f"{name!r} lies between 0 and 2^64 - 1, not at {whole}")
-    return Settings(horizon, warmup, seed, arrivals, trace)
+def _inputs(sets: Mapping[str, float | int | str] | None) -> dict[str, float | int | str]:
+    """Inputs by name as plain numbers or text."""
+    found: dict[str, float | int | str] = {}
+    for name, value in (sets or {}).items():
+        if isinstance(value, bool) or not isinstance(value, Real | str):
+            raise TypeError(f"the input {name!r} is a number or the text of one, not {value!r}")
+        found[name] = value if isinstance(value, str) else float(value)
+    return found
+
+
+def _bodies(defs: Mapping[str, str] | None) -> dict[str, str]:
+    for name, body in (defs or {}).items():
+        if not isinstance(body, str):
+            raise TypeError(f"the definition {name!r} is the text of an expression, not {body!r}")
+    return dict(defs or {})
 
 
 def _folder(path: str | Path | None, workload: str | Path | None) -> str:

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import conformance
+import numpy as np
 import pytest
 
 from serq.compiler import compile as compile_program
@@ -184,3 +185,55 @@ def test_nothing_given_and_a_workload_for_a_single_file():
     assert refusal(f"{WORK} session {{ end; }}", WORK).kind == "structure"
     with pytest.raises(SerqError):
         compile_program()
+
+
+SMALL = "stage s : fifo; workload { arrive renewal(1); } session { run s (1); end; } let k = 2; run { horizon 9; }"
+
+
+@pytest.mark.parametrize(
+    ("given", "allowed"),
+    [
+        ({"seed": -1}, "'seed' lies between 0 and 2\\^64 - 1 .* not at -1"),
+        ({"seed": 2**64}, "'seed' lies between 0 and 2\\^64 - 1"),
+        ({"arrivals": -1}, "'arrivals' lies between 1 and 2\\^64 - 1"),
+        ({"arrivals": 0}, "'arrivals' lies between 1 and 2\\^64 - 1"),
+        ({"arrivals": 2**64}, "'arrivals' lies between 1 and 2\\^64 - 1"),
+    ],
+)
+def test_a_seed_or_number_of_arrivals_has_a_range(given, allowed):
+    with pytest.raises(OverflowError, match=allowed):
+        compile_program(source=SMALL, **given)
+
+
+def test_a_seed_written_in_the_text_has_the_same_range():
+    with pytest.raises(SerqError, match="'seed' is a whole number between 0 and"):
+        compile_program(source=SMALL.replace("horizon 9;", "horizon 9; seed 2 ^ 64;"))
+
+
+@pytest.mark.parametrize("number", [3, 3.0, np.int64(3), np.uint8(3), np.float32(3), np.float64(3), "1 + 2"])
+def test_numbers_of_other_libraries_are_numbers(number):
+    program = compile_program(source=SMALL.replace("run s (1)", "run s (k)"), sets={"k": number})
+    assert program == compile_program(source=SMALL.replace("run s (1)", "run s (3)"))
+
+
+def test_settings_of_other_libraries_are_numbers():
+    program = compile_program(
+        source=SMALL, seed=np.int32(4), horizon=np.int64(20), warmup=np.float32(1.5), arrivals=np.uint8(5)
+    )
+    assert (program.seed, program.horizon, program.warmup, program.arrivals) == (4, 20.0, 1.5, 5)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"sets": {"k": None}}, "the input 'k' is a number or the text of one, not None"),
+        ({"sets": {"k": True}}, "the input 'k' is a number"),
+        ({"sets": {"k": [1]}}, "the input 'k' is a number"),
+        ({"defs": {"f": 3}}, "the definition 'f' is the text of an expression, not 3"),
+        ({"seed": 1.5}, "'seed' is a whole number, not 1.5"),
+        ({"horizon": "9"}, "'horizon' is a number, not '9'"),
+    ],
+)
+def test_an_argument_of_a_wrong_type_is_named(given, message):
+    with pytest.raises(TypeError, match=message):
+        compile_program(source=SMALL, **given)

@@ -38,6 +38,8 @@ def refusals() -> Iterator[None]:
     except RunError as error:
         show.say(f"castq: {error}" if error.place is None else str(error), error=True)
         raise typer.Exit(_REFUSED) from None
+    except OverflowError as error:
+        raise InvalidValueError(str(error)) from None
 
 
 class Given(NamedTuple):
@@ -79,7 +81,7 @@ def compiled(
 
 def _read_ir(text: str, folder: Path, settings: dict[str, Any]) -> ir_nodes.Program:
     from serq import ir_json
-    from serq.lowering.settings import Settings, finish
+    from serq.lowering.settings import finish, given_settings
 
     program = ir_json.from_json(text)
     if program.trace is not None and settings.get("trace"):
@@ -89,7 +91,7 @@ def _read_ir(text: str, folder: Path, settings: dict[str, Any]) -> ir_nodes.Prog
     names = ("horizon", "warmup", "seed", "arrivals")
     own = {name: getattr(program, name) for name in names}
     given = {name: settings[name] for name in names if settings.get(name) is not None}
-    return finish(program, Settings(**{**own, **given}))
+    return finish(program, given_settings(**{**own, **given}))
 
 
 def _pairs(texts: Sequence[str] | None, option: str) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from numbers import Integral, Real
 
 from serq import ir
 from serq.errors import SerqError, fail
@@ -11,7 +12,7 @@ from serq.lowering.build import Build
 from serq.lowering.expressions import constant
 from serq.syntax import tree
 
-__all__ = ["Settings", "finish", "written_settings"]
+__all__ = ["Settings", "finish", "given_settings", "written_settings"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,40 @@ class Settings:
     to_run: bool = True
 
 
+def given_settings(
+    horizon: object = None,
+    warmup: object = None,
+    seed: object = None,
+    arrivals: object = None,
+    trace: str | None = None,
+) -> Settings:
+    """The caller's settings as plain numbers; those of NumPy and the like are numbers too.
+
+    Raises TypeError for what is no number, or no whole one, and OverflowError for one out of range.
+    """
+    ends, starts = _time("horizon", horizon), _time("warmup", warmup)
+    return Settings(ends, starts, _counted("seed", seed, 0), _counted("arrivals", arrivals, 1), trace)
+
+
+def _time(name: str, value: object) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{name!r} is a number, not {value!r}")
+    return float(value)
+
+
+def _counted(name: str, value: object, least: int) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise TypeError(f"{name!r} is a whole number, not {value!r}")
+    whole = int(value)
+    if not least <= whole < 2**64:
+        raise OverflowError(f"{name!r} lies between {least} and 2^64 - 1 ({2**64 - 1}), not at {whole}")
+    return whole
+
+
 def written_settings(run: tree.Item | None, build: Build, given: Settings) -> Settings:
     """The settings of `run { }`, replaced by those the caller gave."""
     from serq.lowering.declarations import constant_scope
@@ -37,8 +72,9 @@ def written_settings(run: tree.Item | None, build: Build, given: Settings) -> Se
     found: dict[str, float] = {}
     for name, expr in run.settings:
         found[name] = constant(expr, constant_scope(build), f"'{name}'")
-        if name in ("seed", "arrivals") and not (found[name] >= 0 and found[name] % 1 == 0):
-            raise fail("override", f"{name!r} is a whole number, not {found[name]:g}", expr.at)
+        if name in ("seed", "arrivals") and not (0 <= found[name] < 2**64 and found[name] % 1 == 0):
+            message = f"{name!r} is a whole number between 0 and 2^64 - 1, not {found[name]:g}"
+            raise fail("override", message, expr.at)
     return Settings(
         given.horizon if given.horizon is not None else found.get("horizon"),
         given.warmup if given.warmup is not None else found.get("warmup"),

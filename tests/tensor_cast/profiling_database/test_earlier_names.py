@@ -6,7 +6,11 @@ from pathlib import Path
 
 from support import mm, row, write_database
 from tensor_cast import InterpolatingDataSource, LeafOp, ProfilingDataSource, QueryResult, QuerySource
-from tensor_cast.performance_model.profiling_database import DataSourcePerformanceModel, MissReason, profiling_data_source
+from tensor_cast.performance_model.profiling_database import (
+    DataSourcePerformanceModel,
+    MissReason,
+    profiling_data_source,
+)
 from tensor_cast.records import OperatorRecord
 
 
@@ -43,10 +47,6 @@ def test_a_source_needs_lookup_alone() -> None:
 def test_a_base_that_overrides_is_asked_through_its_own(tmp_path: Path) -> None:
     tables = {"MatMulV2": [row("2,3;3,4", "DT_BF16;DT_BF16", 1.0)]}
     where = write_database(tmp_path, tables, {"aten.mm.default": {"kernel_type": "MatMulV2"}})
-        tmp_path,
-        {"MatMulV2": [row("2,3;3,4", "DT_BF16;DT_BF16", 1.0)]},
-        {"aten.mm.default": {"kernel_type": "MatMulV2"}},
-    )
     found = QueryResult(7.0, 1.0, QuerySource.MEASURED)
 
     class ByLookup(ProfilingDataSource):
