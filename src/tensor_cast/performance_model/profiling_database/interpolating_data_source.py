@@ -111,8 +111,9 @@ class InterpolatingDataSource(DataSourcePerformanceModel):
 
     def _general(self, path: OperatorPath, leaf: LeafOp, entry: OperatorEntry, sweep: Sweep) -> BoolArray:
         """The points that vectorised passes may answer."""
-        if self.disabled or type(self.base) is not ProfilingDataSource or not path.uniform(leaf, sweep.columns):
-            return sweep.doubtful
+        overridden = type(self).query is not InterpolatingDataSource.query or type(self.base) is not ProfilingDataSource
+        if self.disabled or overridden or not path.uniform(leaf, sweep.columns):
+            return np.zeros(sweep.size, dtype=bool)
         return alike(sweep.columns, numbers_of(leaf, entry.facts))
 
     def _ask_base(self, path: OperatorPath, leaf: LeafOp, sweep: Sweep, moved: Callable[[int], LeafOp]) -> None:
