@@ -37,10 +37,12 @@ def compile(
 
     `sets` gives inputs (single-file edition: constants) by name, `defs` bodies of definitions, `trace` another trace
     file; the other arguments are the settings of the run.  With `to_run` off a missing horizon is no error.  Raises
-    `SerqError` when the program cannot be used, `OSError` when a file cannot be read, `TypeError` for an argument that is
-    no number or text, and `OverflowError` for a seed or a number of arrivals out of range.
+    `SerqError` when the program cannot be used, `OSError` when a file cannot be read, `TypeError` for an argument that
+    is no number or text, and `OverflowError` for a seed or a number of arrivals out of range.
     """
-    settings = replace(given_settings(horizon, warmup, seed, arrivals, trace), folder=_folder(path, workload), to_run=to_run)
+    settings = replace(
+        given_settings(horizon, warmup, seed, arrivals, trace), folder=_folder(path, workload), to_run=to_run
+    )
     try:
         return _compile(path, source, workload, workload_source, _inputs(sets), _bodies(defs), settings)
     except RecursionError:

@@ -2,19 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
-from typing import TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from tensor_cast.leaf import Shape, TensorSpec
 
-__all__ = ["TensorColumns", "by_width", "grouped", "of_distinct"]
+if TYPE_CHECKING:
+    from tensor_cast.performance_model.profiling_database.kernel_table import IntArray
 
-K = TypeVar("K", bound=Hashable)
-T = TypeVar("T")
+__all__ = ["Coded", "TensorColumns", "by_width"]
+
+T = TypeVar("T", bound=Hashable)
 _SHAPE, _DTYPE, _FORMAT = attrgetter("shape"), attrgetter("dtype"), attrgetter("format")
+
+
+@dataclass(frozen=True)
+class Coded(Generic[T]):
+    """A column by its distinct values: row `i` holds `distinct[codes[i]]`."""
+
+    distinct: list[T]
+    codes: IntArray
+
+    @classmethod
+    def of(cls, column: list[T]) -> Coded[T]:
+        """The column's values, each kept once."""
+        import numpy as np
+
+        places = {value: i for i, value in enumerate(set(column))}
+        if len(places) == 1:
+            return cls(list(places), np.zeros(len(column), dtype=np.int64))
+        return cls(list(places), np.fromiter(map(places.__getitem__, column), np.int64, len(column)))
 
 
 @dataclass(frozen=True)
@@ -25,18 +45,19 @@ class TensorColumns:
     slots: tuple[tuple[TensorSpec, ...], ...]
 
     @cached_property
-    def shapes(self) -> list[list[Shape]]:
-        """Per slot each row's shape."""
-        return [list(map(_SHAPE, slot)) for slot in self.slots]
+    def shapes(self) -> list[Coded[Shape]]:
+        """Per slot the rows' shapes."""
+        return [Coded.of(list(map(_SHAPE, slot))) for slot in self.slots]
 
-    def dtypes(self, key: Callable[[str], str] | None = None) -> list[list[str]]:
-        """Per slot each row's dtype, or what `key` makes of it."""
-        found = [list(map(_DTYPE, slot)) for slot in self.slots]
-        return found if key is None else [of_distinct(key, column) for column in found]
+    @cached_property
+    def dtypes(self) -> list[Coded[str]]:
+        """Per slot the rows' dtypes."""
+        return [Coded.of(list(map(_DTYPE, slot))) for slot in self.slots]
 
-    def formats(self) -> list[list[str]]:
-        """Per slot each row's storage format."""
-        return [list(map(_FORMAT, slot)) for slot in self.slots]
+    @cached_property
+    def formats(self) -> list[Coded[str]]:
+        """Per slot the rows' storage formats."""
+        return [Coded.of(list(map(_FORMAT, slot))) for slot in self.slots]
 
 
 def by_width(specs: Sequence[tuple[TensorSpec, ...]], rows: Sequence[int]) -> Iterator[TensorColumns]:
@@ -49,17 +70,3 @@ def by_width(specs: Sequence[tuple[TensorSpec, ...]], rows: Sequence[int]) -> It
             return
         alike = [i for i, tensors in enumerate(chosen) if len(tensors) == width]
         yield TensorColumns([rows[i] for i in alike], tuple(zip(*(chosen[i] for i in alike), strict=True)))
-
-
-def of_distinct(make: Callable[[K], T], column: Sequence[K]) -> list[T]:
-    """`make` of each value, called once per distinct value."""
-    made = {value: make(value) for value in set(column)}
-    return list(map(made.__getitem__, column))
-
-
-def grouped(keys: Iterable[K], rows: Iterable[int]) -> dict[K, list[int]]:
-    """Rows by key, in order."""
-    found: dict[K, list[int]] = {}
-    for key, row in zip(keys, rows, strict=True):
-        found.setdefault(key, []).append(row)
-    return found

@@ -31,7 +31,7 @@ from tensor_cast.performance_model.profiling_database.kernel_table import Tensor
 from tensor_cast.performance_model.profiling_database.key_index import KeyIndex
 from tensor_cast.performance_model.profiling_database.quiet_collector import collector_at_rest
 from tensor_cast.performance_model.profiling_database.shapes import is_padded, strip_leading_one
-from tensor_cast.performance_model.profiling_database.tensor_columns import TensorColumns, by_width, of_distinct
+from tensor_cast.performance_model.profiling_database.tensor_columns import Coded, TensorColumns, by_width
 
 if TYPE_CHECKING:
     from tensor_cast.performance_model.profiling_database.key_index import Codes
@@ -181,32 +181,29 @@ class RowIndex:
     @staticmethod
     def _identities(index: KeyIndex, columns: TensorColumns) -> None:
         """Under dtypes and shapes, as `identical` asks."""
-        parts = [index.codes(_rows_of(columns.dtypes())), *map(index.codes, columns.shapes)]
-        index.file(parts, columns.rows)
+        names = index.codes(_rows_of(columns.dtypes, str))
+        index.file([names, *[index.codes(shapes.distinct)[shapes.codes] for shapes in columns.shapes]], columns.rows)
 
     def _element_counts(self, index: KeyIndex, columns: TensorColumns) -> None:
         """Under dtypes and numbers of elements, as `_size_key` gives them."""
-        names = index.codes(_rows_of(columns.dtypes(self._dtype_key)))
-        sizes = [index.codes(of_distinct(math.prod, column)) for column in columns.shapes]
+        names = index.codes(_rows_of(columns.dtypes, self._dtype_key))
+        sizes = [index.codes(list(map(math.prod, shapes.distinct)))[shapes.codes] for shapes in columns.shapes]
         index.file([names, *sizes], columns.rows)
 
     def _rounded_shapes(self, index: KeyIndex, columns: TensorColumns) -> None:
         """Under dtypes and rounded shapes, with and without a leading 1, as `_block_keys` gives them."""
-        names = index.codes(_rows_of(columns.dtypes(self._dtype_key)))
-        options = [self._options(index, i, column) for i, column in enumerate(columns.shapes)]
+        names = index.codes(_rows_of(columns.dtypes, self._dtype_key))
+        options = [self._options(index, i, shapes) for i, shapes in enumerate(columns.shapes)]
         for choice in product(*options):
             index.file([names, *choice], columns.rows)
 
-    def _options(self, index: KeyIndex, position: int, shapes: list[Shape]) -> list[Codes]:
+    def _options(self, index: KeyIndex, position: int, shapes: Coded[Shape]) -> list[Codes]:
         """The numbers of a slot's rounded shapes; those without the leading 1 only where that gives another."""
-
-        def bare(shape: Shape) -> Shape | None:
-            stripped = self._rounded(strip_leading_one(shape), position)
-            return None if stripped == self._rounded(shape, position) else stripped
-
-        whole = index.codes(of_distinct(lambda shape: self._rounded(shape, position), shapes))
-        without = index.codes(of_distinct(bare, shapes))
-        return [whole, without] if without.any() else [whole]
+        whole = [self._rounded(shape, position) for shape in shapes.distinct]
+        stripped = [self._rounded(strip_leading_one(shape), position) for shape in shapes.distinct]
+        without = [b if b != a else None for a, b in zip(whole, stripped, strict=True)]
+        options: list[Sequence[Hashable]] = [whole, without] if any(without) else [whole]
+        return [index.codes(option)[shapes.codes] for option in options]
 
     def _size_key(self, specs: tuple[TensorSpec, ...]) -> Key:
         return (self._names(specs), *[math.prod(spec.shape) for spec in specs])
@@ -247,11 +244,13 @@ def _cut(specs: Sequence[tuple[TensorSpec, ...]], count: int | None) -> Sequence
     return specs if count is None else tuple([tensors[:count] for tensors in specs])
 
 
-def _rows_of(columns: list[list[str]]) -> list[tuple[str, ...]]:
-    """Columns turned into one tuple a row; one tuple for all where the columns do not change."""
-    if all(len(set(column)) == 1 for column in columns):
-        return [tuple([column[0] for column in columns])] * len(columns[0])
-    return list(zip(*columns, strict=True))
+def _rows_of(columns: list[Coded[str]], key: Callable[[str], str]) -> list[tuple[str, ...]]:
+    """One tuple of keys a row."""
+    named = [[key(value) for value in column.distinct] for column in columns]
+    if all(len(names) == 1 for names in named):
+        return [tuple([names[0] for names in named])] * len(columns[0].codes)
+    pairs = zip(named, columns, strict=True)
+    return list(zip(*([names[code] for code in column.codes.tolist()] for names, column in pairs), strict=True))
 
 
 def _may_match(target: Shape, row: Shape) -> bool:

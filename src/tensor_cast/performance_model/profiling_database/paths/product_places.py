@@ -7,12 +7,11 @@ and those are read a column at a time.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain
 from typing import TYPE_CHECKING
 
 from tensor_cast.leaf import Shape, TensorSpec
 from tensor_cast.performance_model.profiling_database.paths.path import AlikeRows
-from tensor_cast.performance_model.profiling_database.tensor_columns import TensorColumns, by_width, grouped
+from tensor_cast.performance_model.profiling_database.tensor_columns import Coded, TensorColumns, by_width
 
 if TYPE_CHECKING:
     from tensor_cast.performance_model.profiling_database.kernel_table import IntArray
@@ -32,26 +31,36 @@ def product_places(specs: Sequence[tuple[TensorSpec, ...]], rows: Sequence[int])
 def _alike(columns: TensorColumns) -> list[AlikeRows]:
     import numpy as np
 
-    shapes = columns.shapes
-    ranks = [list(map(len, column)) for column in shapes]
-    signatures = zip(*ranks, *columns.dtypes(), *columns.formats(), strict=True)
-    numbers = np.asarray(columns.rows)
+    left, right = _matrices(columns.shapes[0]), _matrices(columns.shapes[1])
+    m, k = left.T
+    n = np.where(right[:, 0] == k, right[:, 1], np.where(right[:, 1] == k, right[:, 0], 0))
+    plain = (m > 0) & (n > 0)
+    numbers, signatures = np.asarray(columns.rows, dtype=np.int64), _signatures(columns)
     found = []
-    for signature, places in grouped(signatures, range(len(columns.rows))).items():
-        if signature[:2] != (2, 2):
-            continue
-        left, right = (_matrix([column[i] for i in places]) for column in shapes[:2])
-        k = left[:, 1]
-        n = np.where(right[:, 0] == k, right[:, 1], np.where(right[:, 1] == k, right[:, 0], 0))
-        fits = n > 0
-        axes = {"M": left[fits, 0], "K": k[fits], "N": n[fits]}
-        if fits.any():
-            real = {axis: values.astype(np.float64) for axis, values in axes.items()}
-            found.append(AlikeRows(numbers[np.asarray(places)[fits]], real))
+    for signature in np.unique(signatures[plain]).tolist():
+        fits = plain & (signatures == signature)
+        axes = {axis: values[fits].astype(np.float64) for axis, values in (("M", m), ("K", k), ("N", n))}
+        found.append(AlikeRows(numbers[fits], axes))
     return found
 
 
-def _matrix(shapes: list[Shape]) -> IntArray:
+def _matrices(shapes: Coded[Shape]) -> IntArray:
+    """Each row's two dimensions, zeros for tensors of another rank."""
     import numpy as np
 
-    return np.fromiter(chain.from_iterable(shapes), np.int64, 2 * len(shapes)).reshape(-1, 2)
+    sides = np.array([shape if len(shape) == 2 else (0, 0) for shape in shapes.distinct], dtype=np.int64)
+    return sides[shapes.codes]
+
+
+def _signatures(columns: TensorColumns) -> IntArray:
+    """One number for each combination of ranks, dtypes and formats."""
+    import numpy as np
+
+    signature = np.zeros(len(columns.rows), dtype=np.int64)
+    ranks = [Coded([len(shape) for shape in column.distinct], column.codes) for column in columns.shapes]
+    parts = [np.array(column.distinct, dtype=np.int64)[column.codes] for column in ranks]
+    parts += [column.codes for column in (*columns.dtypes, *columns.formats)]
+    for part in parts:
+        combined = signature * (int(part.max()) + 1) + part
+        _, signature = np.unique(combined, return_inverse=True)
+    return signature

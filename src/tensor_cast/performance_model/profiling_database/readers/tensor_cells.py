@@ -5,8 +5,11 @@ Source: profiling database facts, section 2.
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Sequence
 from itertools import repeat
+from typing import Final
 
 from tensor_cast.dtypes import canonical_ascend_dtype
 from tensor_cast.leaf import Shape, TensorSpec
@@ -19,6 +22,9 @@ from tensor_cast.performance_model.profiling_database.slot_rows import Slots
 
 __all__ = ["TensorCells"]
 
+# Most shapes: digits and commas, no dimension and no product near a limit.
+_PLAIN_SHAPE: Final = re.compile(r"[0-9]{1,15}(?:,[0-9]{1,15})*")
+_PLAIN_ELEMENTS: Final = 2**62
 _Known = dict[str, TensorSpec]
 
 
@@ -116,6 +122,9 @@ class TensorCells:
 
 def _one(text: str, name: str, layout: str) -> TensorSpec | None:
     """The tensor of one slot, or None for an empty slot or one that cannot be read."""
+    if _PLAIN_SHAPE.fullmatch(text):
+        dims = tuple(map(int, text.split(",")))
+        return _tensor(dims, name, layout) if math.prod(dims) <= _PLAIN_ELEMENTS and 0 not in dims else None
     try:
         shapes = parse_shape_slots(text)
     except ShapeTextError:
