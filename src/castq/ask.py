@@ -113,8 +113,14 @@ def ask_database(
     source = _source(database, setting or Setting())
     known = tuple(database.mapping.operators)
     for leaf in leaves:
-        hint = "" if leaf.name in known else nearest(leaf.name, known)
+        hint = "" if leaf.name in known else nearest(leaf.name, known) if known else _without_mapping(database)
         yield Answer(leaf, source.query(leaf), database.name, database.synthetic, hint)
+
+
+def _without_mapping(database: ProfilingDatabase) -> str:
+    """Why no operator is mapped at all."""
+    note = database.mapping.header.get("notes", "") if database.mapping.path is None else ""
+    return f"; {note}" if note else ""
 
 
 def _source(database: ProfilingDatabase, setting: Setting) -> DataSourcePerformanceModel:

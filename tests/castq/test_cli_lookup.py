@@ -328,3 +328,10 @@ def test_operator_file_errors_name_the_place(tmp_path: Path, text, said):
     path.write_text(text)
     with pytest.raises(InvalidValueError, match=said.replace("(", r"\(")):
         read_operators(str(path))
+
+
+def test_a_folder_without_a_mapping_is_said(castq, tmp_path):
+    (tmp_path / "MatMulV2.csv").write_text("Input Shapes,Input Data Types,Duration(us)\n")
+    ran = castq("lookup", "-d", str(tmp_path), "--op", "aten.mm.default", "--input", "4,8:bf16")
+    assert ran.code == 3
+    assert f"no op_mapping.yaml in {tmp_path.name}" in ran.out
