@@ -11,7 +11,9 @@ if TYPE_CHECKING:
     from serq.runner import run
     from serq.sim.context import RunError
 
-__all__ = ["Report", "RunError", "SerqError", "compile", "run"]
+__all__ = ["Report", "RunError", "SerqError", "__version__", "compile", "run"]
+
+__version__ = "0.1.0"
 
 _HOME = {
     "compile": "serq.compiler",

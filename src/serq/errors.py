@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-__all__ = ["Place", "SerqError", "Source", "closest", "fail"]
+__all__ = ["Place", "SerqError", "Source", "UnknownNameError", "closest", "fail", "unknown_name"]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -103,6 +103,20 @@ def fail(kind: str, message: str, at: Place | None, *, hint: str | None = None, 
         hint=hint,
         code=code,
     )
+
+
+class UnknownNameError(KeyError):
+    """A name that a report does not have; its text names the nearest one."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+def unknown_name(kind: str, name: str, known: Iterable[str]) -> UnknownNameError:
+    """The error for a name that is not among the known ones, ready to raise."""
+    names = list(dict.fromkeys(known))
+    hint = closest(name, names) or (f"the names are {', '.join(names)}" if names else "there is none")
+    return UnknownNameError(f"the report has no {kind} called {name!r}: {hint}")
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:

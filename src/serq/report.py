@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, is_dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from serq import ir
+from serq.errors import unknown_name
 from serq.sim.context import RunError
 from serq.sim.gauges import GaugeSeries
 from serq.sim.samples import SampleList
+from serq.verdict import Verdict, judge
 
 if TYPE_CHECKING:
     from serq.sim.kernel import Kernel
     from serq.sim.pools import PoolState
     from serq.sim.stages import StageState
 
-__all__ = ["ClaimRow", "GaugeRow", "ObserveRow", "OverCap", "PoolRow", "Report", "StageRow", "build_report"]
+__all__ = ["ClaimRow", "GaugeRow", "ObserveRow", "OverCap", "PoolRow", "Report", "Rows", "StageRow", "build_report"]
+
+_SHOWN: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +29,7 @@ class ObserveRow:
     """An observation's statistics and samples.
 
     The samples are those of a run that kept them: all of up to 100 000, of any number where they were asked for.
-    Without them `p99` is exact to the relative error `p99_within`.
+    Without them `p99` is exact to the relative error `p99_within`.  Times are in the program's own unit.
     """
 
     name: str
@@ -35,10 +39,11 @@ class ObserveRow:
     cv2: float | None
     p99: float | None
     p99_within: float
-    samples: tuple[float, ...] = ()
-    times: tuple[float, ...] = ()
-    sessions: tuple[int, ...] = ()
-    turns: tuple[int, ...] = ()
+    max: float | None
+    samples: tuple[float, ...] = field(default=(), repr=False)
+    times: tuple[float, ...] = field(default=(), repr=False)
+    sessions: tuple[int, ...] = field(default=(), repr=False)
+    turns: tuple[int, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +55,8 @@ class GaugeRow:
     ci: float | None
     min: float | None
     max: float | None
-    times: tuple[float, ...] = ()
-    values: tuple[float, ...] = ()
+    times: tuple[float, ...] = field(default=(), repr=False)
+    values: tuple[float, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +94,7 @@ class StageRow:
     mean_itl: float | None
     itl_p50: float | None
     itl_p99: float | None
+    itl_max: float | None
     idle_with_work: bool
 
 
@@ -123,9 +129,24 @@ class PoolRow:
     growing_stalled: bool
 
 
-@dataclass(frozen=True, slots=True)
+Row = TypeVar("Row")
+_Named = TypeVar("_Named", StageRow, PoolRow, ClaimRow)
+
+
+class Rows(dict[str, Row]):
+    """Rows by name, in the order of the program; a name that is not there raises `UnknownNameError` with the nearest."""
+
+    def __missing__(self, name: str) -> Row:
+        raise unknown_name("row", name, self)
+
+
+TIME_UNIT: Final = "the program's own: the unit of its costs, gaps and latencies"
+"""The unit of every time in a report."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class Report:
-    """A finished run.  `partial` marks one that was interrupted."""
+    """A finished run.  `partial` marks one that was interrupted.  Times are in the program's own unit."""
 
     horizon: float
     end: float
@@ -136,25 +157,47 @@ class Report:
     ended: int
     turns: int
     mean_live: float
-    observes: dict[str, ObserveRow]
-    client: dict[str, ObserveRow]
-    gauges: dict[str, GaugeRow]
+    observes: Rows[ObserveRow]
+    client: Rows[ObserveRow]
+    gauges: Rows[GaugeRow]
     claims: tuple[ClaimRow, ...]
     stages: tuple[StageRow, ...]
     pools: tuple[PoolRow, ...]
     partial: bool = False
     iterations: tuple[tuple[float, str, tuple[tuple[int, int, str, float], ...]], ...] = ()
 
-    def stage(self, name: str) -> StageRow | None:
-        """The first stage of that name."""
-        return next((row for row in self.stages if row.name == name), None)
+    def stage(self, name: str) -> StageRow:
+        """The first stage of that name; raises `UnknownNameError`, with the nearest, where there is none."""
+        return _named("stage", name, self.stages)
 
-    def pool(self, name: str) -> PoolRow | None:
-        """The first pool of that name."""
-        return next((row for row in self.pools if row.name == name), None)
+    def pool(self, name: str) -> PoolRow:
+        """The first pool of that name; raises `UnknownNameError`, with the nearest, where there is none."""
+        return _named("pool", name, self.pools)
 
-    def claim(self, name: str) -> ClaimRow | None:
-        return next((row for row in self.claims if row.name == name), None)
+    def claim(self, name: str) -> ClaimRow:
+        """The claim of that name; raises `UnknownNameError`, with the nearest, where there is none."""
+        return _named("claim", name, self.claims)
+
+    @property
+    def verdict(self) -> Verdict:
+        """What came of the run, in one line."""
+        return judge(self)
+
+    def __repr__(self) -> str:
+        """One line: what came of the run and the names of its rows, without their samples."""
+        names = {
+            kind: [row.name for row in rows]
+            for kind, rows in (
+                ("client", self.client.values()),
+                ("observes", self.observes.values()),
+                ("gauges", self.gauges.values()),
+                ("stages", self.stages),
+                ("pools", self.pools),
+                ("claims", self.claims),
+            )
+        }
+        shown = ", ".join(f"{kind}: {_few(found)}" for kind, found in names.items() if found)
+        return f"<Report to {self.end:g}: {self.verdict.text}; {shown}>"
 
     def to_json(self, *, samples: bool = False) -> dict[str, Any]:
         """Plain JSON values; non-finite numbers are null; samples and change points only when asked for."""
@@ -164,7 +207,20 @@ class Report:
             del document["iterations"]
         if not self.claims:
             del document["claims"]
-        return document
+        return {**document, "time_unit": TIME_UNIT, "verdict": _plain(self.verdict, ())}
+
+
+def _named(kind: str, name: str, rows: Sequence[_Named]) -> _Named:
+    for row in rows:
+        if row.name == name:
+            return row
+    raise unknown_name(kind, name, [row.name for row in rows])
+
+
+def _few(names: Sequence[str]) -> str:
+    """The first names, each once, and how many more there are."""
+    once = list(dict.fromkeys(names))
+    return " ".join(once[:_SHOWN]) + (f" and {len(once) - _SHOWN} more" if len(once) > _SHOWN else "")
 
 
 def _plain(value: Any, skipped: Sequence[str]) -> Any:
@@ -185,6 +241,7 @@ def build_report(kernel: Kernel, end: float, *, partial: bool = False) -> Report
     """The figures of a run that has ended at `end`."""
     program = kernel.program
     start = program.warmup if end > program.warmup else 0.0
+    clients = kernel.population.client.items() if program.client else ()
     return Report(
         horizon=program.horizon if program.horizon is not None else end,
         end=end,
@@ -195,11 +252,9 @@ def build_report(kernel: Kernel, end: float, *, partial: bool = False) -> Report
         ended=kernel.population.ended,
         turns=kernel.population.turns,
         mean_live=kernel.population.live.mean(start, end),
-        observes={samples.name: _observe_row(samples) for samples in kernel.samples},
-        client={name: _client_row(samples) for name, samples in kernel.population.client.items()}
-        if program.client
-        else {},
-        gauges={series.name: _gauge_row(series, start, end) for series in kernel.gauges},
+        observes=Rows({samples.name: _observe_row(samples) for samples in kernel.samples}),
+        client=Rows({name: _client_row(samples) for name, samples in clients}),
+        gauges=Rows({series.name: _gauge_row(series, start, end) for series in kernel.gauges}),
         claims=tuple(_claim_row(kernel, i, partial) for i in range(len(program.claims))),
         stages=tuple(_stage_row(stage, start, end) for stage in kernel.stages),
         pools=tuple(_pool_row(pool, start, end) for pool in kernel.pools),
@@ -228,6 +283,7 @@ def _observe_row(samples: SampleList) -> ObserveRow:
         found.cv2,
         found.p99,
         found.p99_within,
+        found.max,
         tuple(samples.samples),
         tuple(samples.times),
         tuple(samples.sessions),
@@ -321,6 +377,7 @@ def _stage_row(stage: StageState, start: float, end: float) -> StageRow:
         mean_itl=figures.gaps.mean() if figures else None,
         itl_p50=figures.gaps.percentile(0.5) if figures else None,
         itl_p99=figures.gaps.percentile(0.99) if figures else None,
+        itl_max=figures.gaps.max if figures else None,
         idle_with_work=bool(engine and engine.running is None and engine.idle_with_work and engine.has_work),
     )
 

@@ -32,9 +32,13 @@ class Histogram:
     def __init__(self) -> None:
         self.exact = True
         self._counts: dict[float, int] = {}
+        self.max: float | None = None
+        """The largest value, exactly; None without values."""
 
     def add(self, value: float, count: int) -> None:
         """Count a value; constant time."""
+        if self.max is None or value > self.max:
+            self.max = value
         key = value if self.exact else _bucket(value)
         self._counts[key] = self._counts.get(key, 0) + count
         if self.exact and len(self._counts) > _DISTINCT:
@@ -48,6 +52,7 @@ class Histogram:
             for value in values.tolist():
                 self.add(value, weight)
             return
+        self.max = max(float(values.max()), -math.inf if self.max is None else self.max)
         keys = values if self.exact else _buckets(values)
         starts = np.concatenate(([0], np.flatnonzero(keys[1:] != keys[:-1]) + 1))
         if 4 * len(starts) < len(keys):

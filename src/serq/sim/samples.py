@@ -89,7 +89,8 @@ class Digest:
     def summary(self) -> Summary:
         cv2 = self._squares / (self.count - 1) / self._mean**2 if self.count > 1 and self._mean else None
         ci = interval(self._runs, self._size, self.count)
-        return Summary(self.count, self._mean, ci, cv2, self._values.percentile(0.99), Histogram.WITHIN)
+        values = self._values
+        return Summary(self.count, self._mean, ci, cv2, values.percentile(0.99), Histogram.WITHIN, values.max)
 
 
 class SampleList:

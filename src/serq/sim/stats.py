@@ -25,7 +25,8 @@ _MIN_SAMPLES: Final = 40
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Count, mean, half-width of the 95 % interval, squared coefficient of variation, 99th percentile; None: none.
+    """Count, mean, half-width of the 95 % interval, squared coefficient of variation, 99th percentile,
+    largest value; None: none.
 
     `p99_within` is the largest relative error of `p99`: 0 where every sample was kept.
     """
@@ -36,6 +37,7 @@ class Summary:
     cv2: float | None = None
     p99: float | None = None
     p99_within: float = 0.0
+    max: float | None = None
 
 
 def half_width(batches: Sequence[float]) -> float:
@@ -63,7 +65,7 @@ def summarise(samples: Sequence[float]) -> Summary:
     if n > 1 and mean != 0:
         cv2 = total((value - mean) ** 2 for value in samples) / (n - 1) / mean**2
     p99 = sorted(samples)[max(math.ceil(0.99 * n) - 1, 0)]
-    return Summary(n, mean, interval(samples, 1, n), cv2, p99)
+    return Summary(n, mean, interval(samples, 1, n), cv2, p99, max=max(samples))
 
 
 class TimeAverage:
