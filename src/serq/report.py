@@ -134,7 +134,7 @@ _Named = TypeVar("_Named", StageRow, PoolRow, ClaimRow)
 
 
 class Rows(dict[str, Row]):
-    """Rows by name, in the order of the program; a name that is not there raises `UnknownNameError` with the nearest."""
+    """Rows by name, in the order of the program; another name raises `UnknownNameError`, with the nearest."""
 
     def __missing__(self, name: str) -> Row:
         raise unknown_name("row", name, self)
