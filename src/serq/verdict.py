@@ -59,6 +59,8 @@ def _oddities(report: Report) -> Iterator[str]:
 def _ended(report: Report) -> str:
     if not report.arrivals:
         return "no session arrived"
+    if sum(pool.rejected for pool in report.pools) >= report.arrivals:
+        return "nobody was served"
     if report.partial:
         return f"interrupted: {report.ended} of {_sessions(report.arrivals)} ended"
     since = f" since {report.warmup:g}" if report.warmup else ""

@@ -210,3 +210,29 @@ def test_dump_keeps_client_figures_and_observations_of_one_name_apart(castq, tmp
     assert castq("run", str(program), "--workload", str(workload), "--horizon", "9", "--dump", str(out)).code == 0
     assert (out / "response.csv").read_text().splitlines()[1] == "2.0,0,1,7.0"
     assert (out / "client" / "response.csv").read_text().splitlines()[1] == "2.0,0,1,2.0"
+
+
+SERVES_NOBODY = (
+    "pool kv { cap 4; } stage s : fifo; workload { arrive batch(2); }"
+    "session { hold kv (5 + serial) { run s (1); } observe x = (now - now) / (serial - serial); end; }"
+    "run { horizon 9; }"
+)
+
+
+def test_a_run_that_served_nobody_says_why(castq, tmp_path):
+    program = tmp_path / "nobody.sq"
+    program.write_text(SERVES_NOBODY)
+    found = castq("run", str(program))
+    verdict = "every session was rejected: it asks more of kv than there is; nobody was served"
+    assert (found.code, found.err.strip()) == (1, f"castq: {verdict}")
+    assert f"verdict: {verdict}" in found.out
+
+
+def test_what_was_not_measured_is_a_dash(castq, tmp_path):
+    program = tmp_path / "nan.sq"
+    program.write_text(SERVES_NOBODY.replace("cap 4", "cap 9"))
+    found = castq("run", str(program))
+    assert found.code == 0
+    assert "nan" not in found.out
+    assert "samples of x are no numbers" in found.out
+    assert "unit of time: the program's own" in found.out

@@ -37,7 +37,8 @@ IR_EXAMPLE: Final = "Example: castq ir examples/serving/chat.sq > chat.json && c
 FMT_EXAMPLE: Final = "Example: castq fmt --check examples/serving/chat.sq"
 DRAW_EXAMPLE: Final = "Example: castq draw examples/serving/chat.sq --out chat.svg"
 _REFUSED: Final = 1
-_STATISTICS: Final = ("count", "mean", "ci", "cv2", "p99")
+_STATISTICS: Final = ("count", "mean", "ci", "cv2", "p99", "max")
+_UNMEASURED: Final = "-"
 
 _FILE_HELP: Final = "The program: source text, or a compiled .json; - reads standard input."
 
@@ -106,7 +107,8 @@ def run(
 
     Deterministic: the same program, inputs and seed give the same report.  Ctrl-C ends the run and reports what it has,
     marked partial.  Exit code 0 when the run came to its end; 1 if the program was refused, the run failed, a session
-    is stuck or something could not be written; 2 for a wrong call or a missing file; 130 after Ctrl-C.
+    was stuck, every session was rejected or something could not be written; 2 for a wrong call or a missing file; 130
+    after Ctrl-C.
     """
     from castq.commands import show
 
@@ -124,7 +126,8 @@ def run(
                 _dump(report, folder)
     if report.partial:
         raise typer.Exit(130)
-    if any(pool.stuck for pool in report.pools):
+    if report.verdict.failed:
+        show.say(f"castq: {report.verdict.text}", error=True)
         raise typer.Exit(_REFUSED)
 
 
@@ -277,20 +280,23 @@ def _dump(report: Report, folder: NewFolder) -> None:
 
 def _show(report: Report) -> None:
     from castq.commands import show
+    from serq.report import TIME_UNIT
 
     state = "interrupted, partial" if report.partial else "ended"
     show.say(
         f"{state} at {report.end:.6g} (measured from {report.warmup:.6g}, seed {report.seed}): {report.arrivals} "
         f"sessions arrived, {report.ended} ended, {report.turns} turns, {report.events} events"
     )
+    show.say(f"verdict: {report.verdict.text}")
+    show.say(f"unit of time: {TIME_UNIT}")
     _table(show, "client", ("name", *_STATISTICS), list(report.client.values()))
     _table(show, "observed", ("name", *_STATISTICS), list(report.observes.values()))
     within = max((row.p99_within for row in (*report.client.values(), *report.observes.values())), default=0.0)
     if within:
         show.say(f"p99 of many samples: within {within:.2%}; --samples keeps them all")
     _table(show, "gauges", ("name", "mean", "ci", "min", "max"), list(report.gauges.values()))
-    stages = ("utilization", "throughput", "mean_number", "mean_wait", "mean_service", "iterations", "mean_itl")
-    _table(show, "stages", ("name", *stages), report.stages)
+    stages = ("utilization", "throughput", "mean_number", "mean_wait", "mean_service", "iterations")
+    _table(show, "stages", ("name", *stages, "mean_itl", "itl_max"), report.stages)
     pools = ("mean_used", "mean_cached", "mean_queue", "mean_wait", "admissions", "preemptions", "rejected", "stuck")
     _table(show, "pools", ("name", *pools), report.pools)
     _table(show, "claims", ("name", "result", "checked", "failures", "first", "note"), report.claims)
@@ -302,7 +308,7 @@ def _table(show: Any, title: str, columns: Sequence[str], rows: Sequence[Any]) -
     put("\n")
     head = (title, *columns[1:])
     cells = [[_cell(row, column) for column in columns] for row in rows]
-    kept = [i for i in range(len(head)) if i == 0 or any(row[i] for row in cells)]
+    kept = [i for i in range(len(head)) if i == 0 or any(row[i] != _UNMEASURED for row in cells)]
     show.print_table(
         [head[i].replace("_", " ") for i in kept],
         [[row[i] for i in kept] for row in cells],
@@ -315,8 +321,8 @@ def _cell(row: Any, column: str) -> str:
     value = getattr(row, column)
     if column == "name":
         return _member(value, getattr(row, "index", None))
-    if value is None:
-        return ""
+    if value is None or value != value:
+        return _UNMEASURED
     return f"{value:.6g}" if isinstance(value, float | int) else str(value)
 
 
