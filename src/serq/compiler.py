@@ -76,7 +76,8 @@ def _compile(
     deployment = parse_deployment(program)
     if other is None:
         at = next((item.at for item in deployment.items if isinstance(item, tree.ServerDecl)), deployment.at)
-        raise fail("structure", "a deployment runs with a workload file, and none was given", at)
+        hint = "give it with '--workload FILE', from Python with 'workload=' or 'workload_source='"
+        raise fail("structure", "a deployment runs with a workload file, and none was given", at, hint=hint)
     file = parse_workload(other)
     with _about(f"{program.name} + {other.name}"):
         return lower_split(deployment, file, settings, sets, defs)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-__all__ = ["Place", "SerqError", "Source", "UnknownNameError", "closest", "fail", "unknown_name"]
+__all__ = ["Place", "SerqError", "Source", "UnknownNameError", "closest", "fail", "nearest", "unknown_name"]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -103,6 +104,11 @@ def fail(kind: str, message: str, at: Place | None, *, hint: str | None = None, 
         hint=hint,
         code=code,
     )
+
+
+def nearest(word: str, offer: str) -> str | None:
+    """A hint naming the word in quotes of `offer` that is nearest to what was written, or None."""
+    return closest(word, re.findall(r"'(\w+)", offer))
 
 
 class UnknownNameError(KeyError):

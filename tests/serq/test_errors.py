@@ -237,3 +237,57 @@ def test_settings_of_other_libraries_are_numbers():
 def test_an_argument_of_a_wrong_type_is_named(given, message):
     with pytest.raises(TypeError, match=message):
         compile_program(source=SMALL, **given)
+
+
+SPLIT = """fn main() {
+  device chip { kv cap 40; flops (n) = n / 100; }
+  engine llm on chip { seats cap 2; tokens cap 8;
+    scheduler { advance running; admit waiting taking seats (1), kv (request.known); }
+    worker { forward (1 + flops(batch.tokens)); } }
+  pool seats on llm { }
+  pool kv on chip { }
+  stage s : fifo;
+  server (n) { run s (cost(s, 1)); llm (n, 2); }
+}"""
+SENDS = "workload { arrive batch(1); turn { set n = 4; } send (n); }"
+
+
+@pytest.mark.parametrize(
+    ("word", "written"),
+    [
+        ("scheduler", "schedular"),
+        ("worker", "wroker"),
+        ("advance", "advence"),
+        ("waiting", "waitng"),
+        ("forward", "foward"),
+        ("fifo", "fiffo"),
+        ("seats (1)", "seat (1)"),
+    ],
+)
+def test_a_misspelt_word_names_the_nearest(word, written):
+    assert refusal(SPLIT.replace(word, written), SENDS).hint == f"did you mean {word.split()[0]!r}?"
+
+
+@pytest.mark.parametrize(("word", "written"), [("arrive", "arive"), ("batch", "bach"), ("workload", "workoad")])
+def test_a_misspelt_word_of_a_workload_names_the_nearest(word, written):
+    assert refusal(SPLIT, SENDS.replace(word, written)).hint == f"did you mean {word!r}?"
+
+
+def test_an_unknown_pool_in_taking_names_what_the_engine_takes():
+    error = refusal(SPLIT.replace("seats (1)", "xyz (1)"), SENDS)
+    assert (error.kind, error.line, error.hint) == ("name", 4, "'llm' takes seats, kv")
+
+
+def test_what_is_missing_says_how_to_give_it():
+    assert "--workload FILE" in str(refusal(SPLIT))
+    assert "--horizon T" in str(refusal(SPLIT, SENDS, horizon=None))
+    empty = refusal("")
+    assert (empty.kind, empty.message) == ("structure", "the program is empty")
+
+
+@pytest.mark.parametrize(("text", "line"), [("cost(s, 1)", 9), ("tokens cap 8", 3)])
+def test_a_time_of_a_device_is_read_by_a_worker_only(text, line):
+    changed = SPLIT.replace(text, text.replace("1", "flops(n)").replace("8", "flops(8)"))
+    error = refusal(changed, SENDS)
+    assert (error.kind, error.line) == ("moment", line)
+    assert "only the 'worker' of an engine" in error.message

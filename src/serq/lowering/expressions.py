@@ -150,6 +150,9 @@ def _call(expr: tree.CallExpr, scope: Scope) -> Value:
 def _unknown(expr: tree.CallExpr, scope: Scope) -> Exception:
     known = {*FUNCTIONS, *POOL_QUERIES, *STAGE_QUERIES, *scope.build.defs_of(scope.side), "blocksize"}
     hint: str | None = "write 'x ^ y'" if expr.name == "pow" else closest(expr.name, known)
+    if any(expr.name in engine.rates for engine in scope.build.engines.values()):
+        message = f"{expr.name!r} is a time of a device: only the 'worker' of an engine on it reads it"
+        return fail("moment", message, expr.at)
     if expr.name in AGGREGATES:
         return fail("moment", f"{expr.name!r} reads an observation only in a claim 'at end'", expr.at)
     if expr.name == "args.number":

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from serq import ir
-from serq.errors import Place, fail
+from serq.errors import Place, SerqError, fail
 from serq.lowering.build import Amount, Engine, Frame, Resource, Scope
 from serq.lowering.connectors import Connector, find_connector, loading, saving
 from serq.lowering.engine import engine_scope
@@ -177,7 +177,7 @@ def _taken(taking: tree.Taking, request: _Request, header: Scope, connector: Con
     engine, cached = request.engine, taking.cache is not None
     resolved = []
     for part in taking.parts:
-        pool, ref = resolve(part.pool, header, "pool")
+        pool, ref = _taken_pool(part, engine, header)
         if pool is not engine.memory and pool not in engine.pools:
             raise fail("structure", f"{pool.name!r} belongs neither to {engine.name!r} nor to its device", part.pool.at)
         if pool is engine.memory:
@@ -202,6 +202,15 @@ def _taken(taking: tree.Taking, request: _Request, header: Scope, connector: Con
     if prefix and all(pool.block is None for _, pool, _ in resolved):
         raise fail("structure", "a 'prefix' chain needs a pool with a 'block'", taking.at)
     return _Taken(pools, names, reuse, prefix, private)
+
+
+def _taken_pool(part: tree.HoldPart, engine: Engine, header: Scope) -> tuple[Resource, ir.Ref]:
+    try:
+        return resolve(part.pool, header, "pool")
+    except SerqError as error:
+        own = [pool.name for pool in (*engine.pools, *((engine.memory,) if engine.memory else ()))]
+        error.hint = error.hint or f"{engine.name!r} takes {', '.join(dict.fromkeys(own)) or 'no pool'}"
+        raise
 
 
 def _decide(expr: ir.Expr, what: str, request: _Request) -> None:

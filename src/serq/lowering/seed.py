@@ -203,8 +203,11 @@ def lower_seed(
 def _parts(seed: _Seed) -> tuple[tree.WorkloadDecl, tree.SessionDecl, tree.ServerDecl | None]:
     workload = seed.one(tree.WorkloadDecl, "workload")
     if workload is None:
+        empty = not seed.items
         hint = "write 'workload { arrive batch(1); }'"
-        raise SerqError("structure", "the program has no workload", hint=hint, code="E-one-workload")
+        hint = f"{hint}; a deployment is 'fn main() {{ … }}' and a workload file" if empty else hint
+        message = "the program is empty" if empty else "the program has no workload"
+        raise SerqError("structure", message, hint=hint, code="E-one-workload")
     assert isinstance(workload, tree.WorkloadDecl)
     session = seed.one(tree.SessionDecl, "session")
     if workload.session is not None and session is not None:

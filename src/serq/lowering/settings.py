@@ -94,7 +94,7 @@ def finish(program: ir.Program, settings: Settings) -> ir.Program:
     """The program with its settings, which must make a run possible."""
     horizon, warmup = settings.horizon, 0.0 if settings.warmup is None else settings.warmup
     if horizon is None and settings.to_run:
-        hint = "pass 'horizon', the time at which the run ends"
+        hint = "give the end of the run: '--horizon T', from Python 'horizon=T', in a single file 'run { horizon T; }'"
         raise SerqError("override", "the horizon is missing", hint=hint)
     if horizon is not None and not (horizon > 0 and math.isfinite(horizon)):
         raise SerqError("override", f"the horizon is finite and above 0, not {horizon:g}")

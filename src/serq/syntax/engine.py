@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from serq.errors import Place, fail
+from serq.errors import Place
 from serq.syntax import tree
 from serq.syntax.items import ItemParser
 from serq.syntax.tokens import Token
@@ -108,9 +108,9 @@ class EngineParser(ItemParser):
             self.expect(";")
             self.expect("}")
         else:
-            hints = {"schedule": "this word is retired: write 'scheduler { … }'"}
-            hint = hints.get(word.text, "write 'NAME cap units;' for a capacity")
-            raise fail("syntax", f"unknown engine item {word.text!r}", word.at, hint=hint)
+            retired = {"schedule": "this word is retired: write 'scheduler { … }'"}
+            items = "the items are 'NAME cap units;', 'tokens', 'granule', 'state', 'connector', 'scheduler', 'worker'"
+            raise self.unknown("engine item", word, items, retired)
 
     def _connector(self) -> tree.ConnectorDecl:
         name = self.name("a queue")
@@ -159,9 +159,9 @@ class EngineParser(ItemParser):
             self.expect("=")
             statement = tree.SchedulerStatement(word.at, "set", name=name.text, value=self.expression())
         else:
-            hints = {"branch": "this word is retired: write 'if (test) { } else { }'"}
-            hint = hints.get(word.text, "the statements are 'advance', 'admit', 'exclusive prefill', 'if', 'set'")
-            raise fail("syntax", f"unknown scheduler statement {word.text!r}", word.at, hint=hint)
+            retired = {"branch": "this word is retired: write 'if (test) { } else { }'"}
+            statements = "the statements are 'advance', 'admit', 'exclusive prefill', 'if', 'set'"
+            raise self.unknown("scheduler statement", word, statements, retired)
         self.expect(";")
         return statement
 

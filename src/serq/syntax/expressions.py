@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import TypeVar
 
-from serq.errors import Place, SerqError, Source, fail
+from serq.errors import Place, SerqError, Source, fail, nearest
 from serq.syntax import tree
 from serq.syntax.tokens import Token, tokenize
 
@@ -65,7 +66,15 @@ class ExpressionParser:
 
     def unexpected(self, wanted: str, hint: str | None = None) -> SerqError:
         found = "the end of the text" if self.token.kind == "end" else repr(self.token.text)
+        if hint is None and self.token.kind == "name":
+            hint = nearest(self.token.text, wanted)
         return fail("syntax", f"expected {wanted}, found {found}", self.token.at, hint=hint)
+
+    @staticmethod
+    def unknown(what: str, word: Token, offer: str, retired: Mapping[str, str] = MappingProxyType({})) -> SerqError:
+        """The error for a word that is none of those on offer: what replaced it, the nearest one, or what there is."""
+        hint = retired.get(word.text) or nearest(word.text, offer) or offer
+        return fail("syntax", f"unknown {what} {word.text!r}", word.at, hint=hint)
 
     def deeper(self, read: Callable[[], _T]) -> _T:
         """Read one level of nesting; refuses texts nested beyond any use."""

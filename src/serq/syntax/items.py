@@ -120,7 +120,7 @@ class ItemParser(StatementParser):
             self.expect("via")
             return tree.PoolOption(at, text, names=(self.reference("a stage"),))
         names = "'cap', 'block', 'evict', 'preempt', 'queue', 'reserve', 'spill'"
-        raise fail("syntax", f"unknown pool option {text!r}", at, hint=f"the options are {names}")
+        raise self.unknown("pool option", word, f"the options are {names}")
 
     def _every(self) -> tree.Expression | None:
         return self.parenthesised() if not self.seed and self.accept("every") else None
@@ -228,7 +228,7 @@ class ItemParser(StatementParser):
             self.expect(";")
         else:
             words = "'arrive', 'trace', 'init', 'turn', 'session'" + (", 'hidden'" if self.seed else ", 'send'")
-            raise fail("syntax", f"unknown workload item {text!r}", word.at, hint=f"the items are {words}")
+            raise self.unknown("workload item", word, f"the items are {words}")
 
     def _arrive(self, word: Token) -> tree.ArriveItem:
         if self.accept("none"):

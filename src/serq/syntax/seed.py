@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from serq.errors import closest, fail
+from serq.errors import closest
 from serq.syntax import tree
 from serq.syntax.items import ItemParser
 from serq.syntax.tokens import Token
@@ -80,8 +80,7 @@ class SeedParser(ItemParser):
             return tree.StepOption(word.at, word.text, self.reference("a pool"))
         if word.text == "serve":
             return tree.StepOption(word.at, word.text, order=self._serve())
-        hint = "the options are 'budget', 'chunk', 'cost', 'serve', 'memory'"
-        raise fail("syntax", f"unknown step option {word.text!r}", word.at, hint=hint)
+        raise self.unknown("step option", word, "the options are 'budget', 'chunk', 'cost', 'serve', 'memory'")
 
     def _serve(self) -> tree.Order:
         if self.accept("exclusive"):
