@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
-from itertools import pairwise
 
 from serq import ir
+from serq.paths import paths
 
 __all__ = ["draw_svg"]
 
@@ -40,17 +40,19 @@ def _text(text: str) -> str:
 
 
 def draw_svg(program: ir.Program) -> str:
-    """The picture as SVG text: arrows along the runs of a session, dashed lines from a pool to what runs inside it.
+    """The picture as SVG text: arrows along the ways of a session, dashed lines from a pool to what runs inside it.
 
-    The layout is one row of stages over one row of pools; a family is drawn once, with its size.
+    An arrow that is not always taken says when.  The layout is one row of stages over one row of pools; a family is
+    drawn once, with its size.
     """
-    visits = list(_visits(program))
+    found = paths(program)
+    visits = found.visits
     stages = _boxes(_order(program.stages, [at for visit in visits for at in visit.stages]), program, 0)
     pools = _boxes(_order(program.pools, [at for visit in visits for at in visit.pools]), program, 1)
     lines: list[str] = []
-    for one, two in _pairs(visits):
+    for (one, two), conditions in found.steps.items():
         if one in stages and two in stages and one != two:
-            lines.append(_arrow(stages[one], stages[two]))
+            lines.append(_arrow(stages[one], stages[two], _label(conditions)))
     held = {(pool, stage) for visit in visits for pool in visit.pools for stage in visit.stages}
     lines += [_dashed(pools[pool], stages[stage]) for pool, stage in sorted(held) if pool in pools and stage in stages]
     boxes = [box.svg() for box in (*stages.values(), *pools.values())]
@@ -63,7 +65,7 @@ def draw_svg(program: ir.Program) -> str:
 
 
 _STYLE = (
-    "<style>text{font:13px sans-serif;text-anchor:middle;fill:#222}.note{font-size:11px;fill:#666}"
+    "<style>text{font:13px sans-serif;text-anchor:middle;fill:#222}.note,.when{font-size:11px;fill:#666}"
     "rect{stroke:#444;fill:#fff}.step{fill:#e3edf9}.pool{fill:#eef6e8}"
     "path{fill:none;stroke:#444}.held{stroke:#9a9;stroke-dasharray:4 4}</style>"
     '<defs><marker id="tip" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
@@ -71,37 +73,9 @@ _STYLE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Visit:
-    """One run of a session: its stages, and the pools it holds meanwhile (first members of families)."""
-
-    stages: tuple[int, ...]
-    pools: tuple[int, ...]
-
-
-def _visits(program: ir.Program) -> Iterator[_Visit]:
-    def walk(block: int | None, held: tuple[int, ...]) -> Iterator[_Visit]:
-        for stmt in () if block is None else program.blocks[block]:
-            match stmt:
-                case ir.Run(stages=stages):
-                    yield _Visit(tuple(ref.base for ref in stages), held)
-                case ir.Hold(pools=pools, body=body):
-                    yield from walk(body, (*held, *(item.pool.base for item in pools)))
-                case ir.Branch(then=then, otherwise=otherwise):
-                    yield from walk(then, held)
-                    yield from walk(otherwise, held)
-                case ir.While(body=body):
-                    inside = list(walk(body, held))
-                    yield from (*inside, *inside[:1])
-                case ir.Fork(body=body) | ir.Turn(body=body):
-                    yield from walk(body, held)
-
-    yield from walk(program.session, ())
-
-
-def _pairs(visits: list[_Visit]) -> list[tuple[int, int]]:
-    """Stages that follow each other, each pair once."""
-    return list(dict.fromkeys(pairwise(stage for visit in visits for stage in visit.stages)))
+def _label(conditions: Sequence[str]) -> str:
+    """What an arrow says: nothing where it is always taken."""
+    return "" if "" in conditions else " or ".join(conditions)
 
 
 def _order(declared: Sequence[ir.Stage | ir.Pool], met: list[int]) -> list[int]:
@@ -125,17 +99,29 @@ def _boxes(order: list[int], program: ir.Program, row: int) -> dict[int, _Box]:
     return found
 
 
-def _arrow(one: _Box, two: _Box) -> str:
-    """Straight to the next box on the right, in an arc over the boxes between, and below the straight one back."""
+def _arrow(one: _Box, two: _Box, label: str) -> str:
+    """Straight to the next box on the right, in an arc over the boxes between, and below the straight one back.
+
+    The label stands at the middle: above a straight arrow and an arc, below the way back.
+    """
     middle = (one.left + two.left + _WIDTH) / 2
     if two.left > one.left and two.left - one.left <= _WIDTH + _GAP:
         y = one.top + _HEIGHT / 2 - 8
-        return f'<path d="M{one.left + _WIDTH} {y}L{two.left} {y}" marker-end="url(#tip)"/>'
+        return f'<path d="M{one.left + _WIDTH} {y}L{two.left} {y}" marker-end="url(#tip)"/>' + _said(
+            label, middle, one.top - 6
+        )
     if one.left > two.left and one.left - two.left <= _WIDTH + _GAP:
         y = one.top + _HEIGHT / 2 + 8
-        return f'<path d="M{one.left} {y}L{two.left + _WIDTH} {y}" marker-end="url(#tip)"/>'
+        return f'<path d="M{one.left} {y}L{two.left + _WIDTH} {y}" marker-end="url(#tip)"/>' + _said(
+            label, middle, one.top + _HEIGHT + 14
+        )
     start, end, y = one.left + _WIDTH / 2, two.left + _WIDTH / 2, one.top
-    return f'<path d="M{start} {y}Q{middle} {y - 56} {end} {y}" marker-end="url(#tip)"/>'
+    arc = f'<path d="M{start} {y}Q{middle} {y - 56} {end} {y}" marker-end="url(#tip)"/>'
+    return arc + _said(label, middle, y - 32)
+
+
+def _said(label: str, x: float, y: float) -> str:
+    return f'<text x="{x}" y="{y}" class="when">{_text(label)}</text>' if label else ""
 
 
 def _dashed(pool: _Box, stage: _Box) -> str:
