@@ -51,7 +51,7 @@ def test_a_long_name_is_cut(castq, tmp_path):
     assert len(rows(out / f"{'n' * 200}.csv")) == 2
 
 
-@pytest.mark.parametrize("name", ["../victim", "/tmp/victim", "a\0b", "a/b", "a\nb", "", "\x1b[31m"])
+@pytest.mark.parametrize("name", ["../victim", "/elsewhere/victim", "a\0b", "a/b", "a\nb", "", "\x1b[31m"])
 def test_no_name_leads_out_of_the_folder(castq, tmp_path, program, name):
     compiled = json.loads(castq("ir", str(program)).out)
     compiled["observes"] = [name]
