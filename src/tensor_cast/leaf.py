@@ -162,6 +162,11 @@ class LeafOp:
                 found.setdefault(spec.role, spec)
         return found
 
+    @property
+    def pinned_kernels(self) -> AttrValue:
+        """The kernels that a parent says run this leaf, or None."""
+        return self.attributes.get(KERNEL_TYPES) if self.attrs else None
+
     def role(self, name: str) -> TensorSpec | None:
         """The first input that fills argument `name`, or None."""
         return self._by_role.get(name)

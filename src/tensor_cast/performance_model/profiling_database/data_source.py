@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import starmap
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from tensor_cast.leaf import LeafOp
 from tensor_cast.records import OperatorRecord
@@ -152,7 +152,15 @@ def _listed(info: ShapeMatchInfo | SubKernelShapeInfo) -> None:
         object.__setattr__(info, name, [list(shape) for shape in getattr(info, name)])
 
 
-@dataclass(frozen=True)
+class Evidence(Protocol):
+    """What an answer rests on, put together when somebody reads it: most answers are used for their latency alone."""
+
+    def details(self) -> Mapping[str, Any]: ...
+
+    def info(self) -> ShapeMatchInfo: ...
+
+
+@dataclass(frozen=True, slots=True)
 class QueryResult:
     """A latency in microseconds with its source; `details`, a plain dictionary, say which rows it rests on.
 
@@ -163,40 +171,36 @@ class QueryResult:
     confidence: float
     source: QuerySource
     details: dict[str, Any] = field(default_factory=dict, hash=False)
-    shape_match_info: ShapeMatchInfo | None = field(default_factory=lambda: None, hash=False)
+    shape_match_info: ShapeMatchInfo | None = field(default=None, hash=False)
     sub_kernel_shapes: tuple[SubKernelShapeInfo, ...] | None = field(default=None, hash=False)
+    _evidence: Evidence | None = field(default=None, init=False, repr=False, compare=False)
 
     @classmethod
-    def later(
-        cls,
-        latency_us: float,
-        confidence: float,
-        source: QuerySource,
-        details: Callable[[], Mapping[str, Any]],
-        info: Callable[[], ShapeMatchInfo],
-    ) -> QueryResult:
-        """A result whose evidence is put together when somebody reads it."""
+    def later(cls, latency_us: float, confidence: float, source: QuerySource, evidence: Evidence) -> QueryResult:
+        """A result whose details and shapes are read from the evidence the first time they are asked for.
+
+        One object beside the result: with more, the collector's walks cost more than the answers.
+        """
         made = cls.__new__(cls)
-        made.__dict__.update(
-            latency_us=latency_us,
-            confidence=confidence,
-            source=source,
-            sub_kernel_shapes=None,
-            _later={"details": lambda: jsonable(details()), "shape_match_info": info},
-        )
+        put = object.__setattr__
+        put(made, "latency_us", latency_us)
+        put(made, "confidence", confidence)
+        put(made, "source", source)
+        put(made, "sub_kernel_shapes", None)
+        put(made, "_evidence", evidence)
         return made
 
     def __getattr__(self, name: str) -> Any:
-        pending = self.__dict__.get("_later")
-        if pending is None or name not in pending:
+        if name not in ("details", "shape_match_info"):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        return self.__dict__.setdefault(name, pending[name]())
+        evidence = object.__getattribute__(self, "_evidence")
+        value = jsonable(evidence.details()) if name == "details" else evidence.info()
+        object.__setattr__(self, name, value)
+        return value
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
+    def __reduce__(self) -> tuple[Any, ...]:
+        values = (self.latency_us, self.confidence, self.source, self.details, self.shape_match_info)
+        return type(self), (*values, self.sub_kernel_shapes)
 
     def shape_debug_statistics(self) -> dict[str, str]:
         """The shapes behind the answer as text, for trace events."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tensor_cast.leaf import LeafOp
 from tensor_cast.performance_model.profiling_database.candidates import build_index
@@ -254,15 +253,15 @@ class InterpolationEngine:
         return _failed(path, table, index, target, failed)
 
     def _result(self, question: _Question, reading: _Reading, found: Found) -> QueryResult:
-        def info() -> ShapeMatchInfo:
-            transform = self._policy(question.entry, reading.table.kernel).axis_transform
-            places = [found.merged.places[vertex] for vertex in found.vertices]
-            rule = shape_rule(found, transform is not None and "seq" in found.axes)
-            return ShapeMatchInfo(question.leaf.tensor_shapes, places, rule)
-
         source = QuerySource.MEASURED if found.dim == 0 else QuerySource.INTERPOLATED
-        evidence = partial(self._evidence, question, reading, found)
-        return QueryResult.later(found.latency_us, CONFIDENCE[found.dim], source, evidence, info)
+        evidence = _FoundEvidence(self, question, reading, found)
+        return QueryResult.later(found.latency_us, CONFIDENCE[found.dim], source, evidence)
+
+    def _info(self, question: _Question, reading: _Reading, found: Found) -> ShapeMatchInfo:
+        transform = self._policy(question.entry, reading.table.kernel).axis_transform
+        places = [found.merged.places[vertex] for vertex in found.vertices]
+        rule = shape_rule(found, transform is not None and "seq" in found.axes)
+        return ShapeMatchInfo(question.leaf.tensor_shapes, places, rule)
 
     def _evidence(self, question: _Question, reading: _Reading, found: Found) -> dict[str, Any]:
         entry, target, table, label = question.entry, reading.target, reading.table, reading.pick.label
@@ -283,6 +282,21 @@ class InterpolationEngine:
         if table.synthetic:
             details["synthetic"] = self._context.provenance
         return details
+
+
+class _FoundEvidence(NamedTuple):
+    """The rows and the geometry behind an answer of the engine."""
+
+    engine: InterpolationEngine
+    question: _Question
+    reading: _Reading
+    found: Found
+
+    def details(self) -> dict[str, Any]:
+        return self.engine._evidence(self.question, self.reading, self.found)
+
+    def info(self) -> ShapeMatchInfo:
+        return self.engine._info(self.question, self.reading, self.found)
 
 
 def _unknown_fact(kernel: str, target: Target, unknown: dict[str, set[Any]]) -> KernelAttempt:

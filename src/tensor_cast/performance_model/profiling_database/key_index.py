@@ -7,6 +7,7 @@ asked.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -20,6 +21,7 @@ __all__ = ["KeyIndex"]
 
 _FACTOR: Final = 0x9E3779B97F4A7C15
 _MASK: Final = 2**64 - 1
+_FEW: Final = 16
 
 
 class KeyIndex:
@@ -30,6 +32,8 @@ class KeyIndex:
         self._mixes: list[Codes] = []
         self._rows: list[NDArray[np.int64]] = []
         self._sorted: tuple[Codes, NDArray[np.int64]] | None = None
+        self._listed: tuple[list[int], list[int]] | None = None
+        self._asked = 0
 
     def codes(self, parts: Sequence[Hashable]) -> Codes:
         """The number of each part of a column; 0 stands for a part that is None, whose rows are then not filed."""
@@ -69,8 +73,6 @@ class KeyIndex:
 
     def get(self, key: Iterable[Hashable]) -> list[int]:
         """The rows filed under a key, ascending, and now and then one of another key."""
-        import numpy as np
-
         mix = 0
         for part in key:
             code = self._codes.get(part)
@@ -78,11 +80,25 @@ class KeyIndex:
                 return []
             mix = ((mix ^ code) * _FACTOR) & _MASK
             mix ^= mix >> 29
+        return self._between(mix) if self._listed is None else _run(*self._listed, mix)
+
+    def _between(self, mix: int) -> list[int]:
+        """The rows of a mix, found in the arrays; who asks often is answered from lists, which bisect faster."""
+        import numpy as np
+
         if self._sorted is None:
             return []
         mixes, rows = self._sorted
-        low = int(mixes.searchsorted(np.uint64(mix)))
-        if low == len(mixes) or int(mixes[low]) != mix:
-            return []
-        found: list[int] = rows[low : int(mixes.searchsorted(np.uint64(mix), side="right"))].tolist()
+        self._asked += 1
+        if self._asked > _FEW:
+            self._listed = (mixes.tolist(), rows.tolist())
+        low, high = (int(mixes.searchsorted(np.uint64(mix), side=side)) for side in ("left", "right"))
+        found: list[int] = rows[low:high].tolist()
         return found
+
+
+def _run(mixes: list[int], rows: list[int], mix: int) -> list[int]:
+    low = high = bisect_left(mixes, mix)
+    while high < len(mixes) and mixes[high] == mix:
+        high += 1
+    return rows[low:high]

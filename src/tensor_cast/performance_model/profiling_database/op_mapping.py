@@ -14,7 +14,6 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from tensor_cast.errors import DataFileError, nearest
-from tensor_cast.leaf import KERNEL_TYPES
 from tensor_cast.performance_model.profiling_database.table_layout import (
     TableLayout,
     parse_layouts,
@@ -25,7 +24,6 @@ __all__ = [
     "COMPUTE_SUBCATEGORIES",
     "EXACT_MATCH_MODES",
     "FACT_FAMILIES",
-    "KERNEL_TYPES",
     "QUERY_MODES",
     "KernelPolicy",
     "OpMapping",

@@ -46,7 +46,6 @@ from tensor_cast.performance_model.profiling_database.exact.compute import (
 from tensor_cast.performance_model.profiling_database.exact.context import ExactContext
 from tensor_cast.performance_model.profiling_database.op_mapping import (
     EXACT_MATCH_MODES,
-    KERNEL_TYPES,
     OperatorEntry,
     pinned_entry,
 )
@@ -160,12 +159,12 @@ class ProfilingDataSource(DataSourcePerformanceModel):
     def entry(self, op: LeafOp) -> OperatorEntry | None:
         """The mapping entry of an operator, narrowed to the kernels that a child of a composite is known to run."""
         entry = self.database.mapping.operators.get(op.name)
-        pinned = op.attributes.get(KERNEL_TYPES)
+        pinned = op.pinned_kernels
         return entry if pinned is None else pinned_entry(entry, op.name, pinned)
 
     def answer(self, leaf: LeafOp) -> QueryResult | Miss:
         """As `query`, without keeping the answer: for a caller that keeps its own."""
-        key = (leaf.name, leaf.attributes.get(KERNEL_TYPES))
+        key = (leaf.name, leaf.pinned_kernels)
         handler = self._handlers.get(key)
         if handler is None:
             entry = self.entry(leaf)

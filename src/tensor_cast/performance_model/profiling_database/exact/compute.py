@@ -37,7 +37,7 @@ def lookup_compute(
 ) -> QueryResult | Miss:
     """The best row of the first kernel that has one."""
     strict = context.strict
-    shapes, dtypes = leaf.tensor_shapes[:input_count], profile_dtypes(leaf.tensor_dtypes[:input_count], strict=strict)
+    shapes, dtypes = leaf.tensor_shapes[:input_count], profile_dtypes(leaf.tensor_dtypes[:input_count], strict)
     inputs: tuple[TensorSpec, ...] | None = None
     found_table = False
     for kernel in kernels:

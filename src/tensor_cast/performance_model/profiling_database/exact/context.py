@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from statistics import median, pstdev
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from tensor_cast.devices import DeviceProfile
 from tensor_cast.dtypes import profile_dtype
@@ -44,6 +44,7 @@ class ExactContext:
     parallel: ParallelConfig = field(default_factory=ParallelConfig)
     strict: bool = False
     _indexes: dict[tuple[Any, ...], Any] = field(default_factory=dict)
+    _records_facts: dict[str, bool] = field(default_factory=dict)
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def cached(self, key: tuple[Any, ...], build: Callable[[], T]) -> T:
@@ -80,8 +81,10 @@ class ExactContext:
 
     def agreement(self, table: TensorTable, leaf: LeafOp) -> Accept | None:
         """What tells rows that contradict what the question knows; None where nothing can."""
-        names = self.cached(("facts", table.kernel), lambda: fact_names(table))
-        return agreement(table, leaf, self.parallel) if names else None
+        known = self._records_facts.get(table.kernel)
+        if known is None:
+            known = self._records_facts.setdefault(table.kernel, bool(fact_names(table)))
+        return agreement(table, leaf, self.parallel) if known else None
 
     @property
     def provenance(self) -> str:
@@ -90,7 +93,7 @@ class ExactContext:
 
 
 @lru_cache(maxsize=4096)
-def profile_dtypes(dtypes: tuple[str, ...], *, strict: bool = False) -> tuple[str, ...] | None:
+def profile_dtypes(dtypes: tuple[str, ...], strict: bool = False) -> tuple[str, ...] | None:
     """Semantic dtypes under the database's names; None where one has no name."""
     names = [profile_dtype(dtype, strict=strict) for dtype in dtypes]
     return None if None in names else tuple(str(name) for name in names)
@@ -98,7 +101,7 @@ def profile_dtypes(dtypes: tuple[str, ...], *, strict: bool = False) -> tuple[st
 
 def profile_inputs(leaf: LeafOp, input_count: int | None, *, strict: bool = False) -> tuple[TensorSpec, ...] | None:
     """The leaf's tensors under the database's dtype names; None where a dtype has no name."""
-    names = profile_dtypes(leaf.tensor_dtypes[:input_count], strict=strict)
+    names = profile_dtypes(leaf.tensor_dtypes[:input_count], strict)
     if names is None:
         return None
     return tuple([TensorSpec(spec.shape, name) for spec, name in zip(leaf.tensors, names, strict=False)])
@@ -124,27 +127,42 @@ def measured(
     **details: Any,
 ) -> QueryResult:
     """The result for one measured row, or for the median of the repeats that a strict match found."""
-    choice = table.exact_latency
+    numbers = table.exact_latency.numbers
     rows = _representative(table, match)
-    latency = choice.numbers[match.row] if len(rows) == 1 else median(choice.numbers[row] for row in rows)
+    latency = numbers[match.row] if len(rows) == 1 else median(numbers[row] for row in rows)
+    evidence = _RowEvidence(context, table, match, rows, leaf, rule, latency, details)
+    return QueryResult.later(latency, confidence, QuerySource.MEASURED, evidence)
 
-    def evidence() -> dict[str, Any]:
-        metas = [table.row_meta(row, choice) for row in rows]
-        found = {"kernel_type": table.kernel, "exact_match": context.exact_match, **details}
-        found["matched_row_meta"] = [merged_meta(metas, latency)]
+
+class _RowEvidence(NamedTuple):
+    """The row, or the repeats, behind a measured answer."""
+
+    context: ExactContext
+    table: TensorTable
+    match: RowMatch
+    rows: tuple[int, ...]
+    leaf: LeafOp
+    rule: str | None
+    latency_us: float
+    noted: dict[str, Any]
+
+    def details(self) -> dict[str, Any]:
+        context, table, match = self.context, self.table, self.match
+        metas = [table.row_meta(row, table.exact_latency) for row in self.rows]
+        found = {"kernel_type": table.kernel, "exact_match": context.exact_match, **self.noted}
+        found["matched_row_meta"] = [merged_meta(metas, self.latency_us)]
         if suspect := suspect_rows(metas):
             found["suspect_row"] = suspect
-        changes = [] if context.strict else describe_changes(table, match, leaf)
+        changes = [] if context.strict else describe_changes(table, match, self.leaf)
         if changes and "inexact_match" not in found:
-            found["inexact_match"] = {"rule": match.rule.name if rule is None else rule, "changes": changes}
+            found["inexact_match"] = {"rule": self.rule or match.rule.name, "changes": changes}
         if table.synthetic:
             found["synthetic"] = context.provenance
         return found
 
-    def info() -> ShapeMatchInfo:
-        return ShapeMatchInfo(leaf.tensor_shapes, table.input_shapes(match.row), rule or match.rule.name)
-
-    return QueryResult.later(latency, confidence, QuerySource.MEASURED, evidence, info)
+    def info(self) -> ShapeMatchInfo:
+        held = self.table.input_shapes(self.match.row)
+        return ShapeMatchInfo(self.leaf.tensor_shapes, held, self.rule or self.match.rule.name)
 
 
 def _representative(table: TensorTable, match: RowMatch) -> tuple[int, ...]:

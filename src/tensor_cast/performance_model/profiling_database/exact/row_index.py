@@ -80,10 +80,7 @@ class RowIndex:
         """The first row with exactly these logical shapes and database dtypes; one bisection."""
         for row in self._identical.get((dtypes, *shapes)):
             specs = self._specs[row]
-            if len(specs) == len(shapes) and all(
-                spec.shape == shape and spec.dtype == dtype
-                for spec, shape, dtype in zip(specs, shapes, dtypes, strict=True)
-            ):
+            if tuple([spec.shape for spec in specs]) == shapes and tuple([spec.dtype for spec in specs]) == dtypes:
                 return RowMatch(row, IDENTITY)
         return None
 

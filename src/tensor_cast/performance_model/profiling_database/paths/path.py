@@ -215,7 +215,7 @@ def _blocks_of(specs: tuple[TensorSpec, ...]) -> Iterator[int]:
 
 def leaf_tensors(leaf: LeafOp, count: int | None = None, *, strict: bool = False) -> tuple[TensorSpec, ...] | None:
     """The leaf's non-scalar inputs under database dtype names; None where a dtype has no name."""
-    names = profile_dtypes(leaf.tensor_dtypes[:count], strict=strict)
+    names = profile_dtypes(leaf.tensor_dtypes[:count], strict)
     if names is None:
         return None
     pairs = zip(leaf.tensors, names, strict=False)
