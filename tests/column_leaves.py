@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from support import SHARED
-from tensor_cast.leaf import LeafOp
+from tensor_cast.operators.leaf import LeafOp
+from tensor_cast.operators.records import leaf_from_json
 from tensor_cast.performance_model.profiling_database import op_mapping
 from tensor_cast.performance_model.profiling_database.column_facts import ColumnFacts, describe
 from tensor_cast.performance_model.profiling_database.data_source import Miss
 from tensor_cast.performance_model.profiling_database.op_mapping import OperatorEntry
-from tensor_cast.records import leaf_from_json
 
 REAL = SHARED / "data" / "aiconfigurator"
 

@@ -11,7 +11,7 @@ from tensor_cast.errors import nearest
 
 if TYPE_CHECKING:
     from tensor_cast.devices import DeviceProfile
-    from tensor_cast.leaf import LeafOp
+    from tensor_cast.operators.leaf import LeafOp
     from tensor_cast.performance_model.profiling_database.data_source import (
         DataSourcePerformanceModel,
         Miss,
@@ -73,7 +73,7 @@ class Answer:
 
     def to_json(self) -> dict[str, Any]:
         """The whole answer as plain JSON values."""
-        from tensor_cast.records import leaf_to_json
+        from tensor_cast.operators.records import leaf_to_json
 
         return {
             "answered": self.answered,

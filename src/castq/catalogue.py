@@ -80,7 +80,7 @@ def list_operators(database: ProfilingDatabase) -> tuple[OperatorLine, ...]:
 
 
 def _line(database: ProfilingDatabase, entry: OperatorEntry) -> OperatorLine:
-    from tensor_cast.signatures import signature
+    from tensor_cast.operators.signatures import signature
 
     arguments = signature(entry.name) or ()
     kernels = entry.sub_kernels if entry.composite else entry.kernels

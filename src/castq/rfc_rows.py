@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tensor_cast.errors import DataFileError
-from tensor_cast.safe_yaml import load_yaml
+from tensor_cast.files.located_yaml import load_yaml
 
 if TYPE_CHECKING:
-    from tensor_cast.leaf import LeafOp
+    from tensor_cast.operators.leaf import LeafOp
 
 __all__ = ["ACCOUNTED", "Claim", "OwnRows", "Probe", "RfcRow", "RfcRows", "grouped", "load_rows"]
 

@@ -14,7 +14,7 @@ from castq import rfc
 from castq.rfc import Outcome, RfcReport, check_rfc
 from castq.rfc_rows import RfcRow, RfcRows, grouped, load_rows
 from tensor_cast.errors import DataFileError
-from tensor_cast.leaf import LeafOp, Requests
+from tensor_cast.operators.leaf import LeafOp, Requests
 from tensor_cast.performance_model.profiling_database import InterpolatingDataSource, ProfilingDataSource
 from tensor_cast.performance_model.profiling_database.data_source import QueryResult
 from tensor_cast.performance_model.profiling_database.database import open_database

@@ -8,7 +8,7 @@ from importlib import resources
 from pathlib import Path
 
 from tensor_cast.errors import DataFileError, UnknownNameError, nearest
-from tensor_cast.leaf import Shape
+from tensor_cast.operators.tensor import Shape
 
 __all__ = ["DeviceProfile", "device_names", "device_profile"]
 
@@ -53,7 +53,7 @@ def device_names() -> tuple[str, ...]:
 @cache
 def device_profile(name: str) -> DeviceProfile:
     """The profile called `name`.  Raises UnknownNameError listing the known ones."""
-    from tensor_cast.safe_yaml import load_yaml
+    from tensor_cast.files.located_yaml import load_yaml
 
     if name not in device_names():
         known = device_names()

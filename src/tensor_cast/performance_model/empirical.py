@@ -10,7 +10,8 @@ from dataclasses import replace
 from typing import Final, Protocol, runtime_checkable
 
 from tensor_cast.errors import InvalidValueError
-from tensor_cast.leaf import LeafOp
+from tensor_cast.operators.leaf import LeafOp
+from tensor_cast.operators.records import OperatorRecord, as_leaf
 from tensor_cast.parallel import ParallelConfig
 from tensor_cast.performance_model.base import LeafTime, OperatorTime, PerformanceModel, TimeSource
 from tensor_cast.performance_model.decomposition import NotDecomposable, canonical_leaf, canonical_leaves
@@ -22,7 +23,6 @@ from tensor_cast.performance_model.profiling_database.data_source import (
     QuerySource,
 )
 from tensor_cast.performance_model.profiling_database.database import ProfilingDatabase
-from tensor_cast.records import OperatorRecord, as_leaf
 
 __all__ = ["EmpiricalModel"]
 

@@ -27,11 +27,11 @@ from specialized_rows import (
 )
 from support import base_source, row, source, write_database
 from tensor_cast import InterpolatingDataSource, LeafOp, Miss, ParallelConfig, QueryResult, TensorSpec
+from tensor_cast.operators.records import OperatorRecord, as_leaf
 from tensor_cast.performance_model.base import OperatorTime, TimeSource
 from tensor_cast.performance_model.decomposition import canonical_leaf, canonical_leaves
 from tensor_cast.performance_model.empirical import EmpiricalModel
 from tensor_cast.performance_model.profiling_database.data_source import DataSourcePerformanceModel
-from tensor_cast.records import OperatorRecord, as_leaf
 
 GLM5 = "tensor_cast.mla_sparse_attention.default"
 DSA = "tensor_cast.dsa_indexer.default"

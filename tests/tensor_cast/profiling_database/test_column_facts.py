@@ -29,7 +29,7 @@ from column_leaves import (
     tensors,
 )
 from tensor_cast.errors import InvalidValueError, UnknownNameError
-from tensor_cast.leaf import LeafOp
+from tensor_cast.operators.leaf import LeafOp
 from tensor_cast.performance_model.profiling_database.column_facts import describe
 from tensor_cast.performance_model.profiling_database.op_mapping import OperatorEntry
 

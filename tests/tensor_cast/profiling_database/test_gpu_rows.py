@@ -11,7 +11,8 @@ import pytest
 
 from column_leaves import REAL, REAL_ROWS
 from tensor_cast import ProfilingDataSource, QueryResult
-from tensor_cast.leaf import LeafOp, TensorSpec
+from tensor_cast.operators.leaf import LeafOp
+from tensor_cast.operators.tensor import TensorSpec
 from tensor_cast.performance_model.profiling_database.kernel_table import ColumnTable
 from tensor_cast.performance_model.profiling_database.readers.aiconfigurator import (
     find_gpu_databases,

@@ -6,7 +6,7 @@ lookup alone uses for the composites it answers whole.
 
 from __future__ import annotations
 
-from tensor_cast.leaf import LeafOp
+from tensor_cast.operators.leaf import LeafOp
 from tensor_cast.performance_model.decomposition.canonical import NotDecomposable, canonical_leaves
 from tensor_cast.performance_model.decomposition.descriptor import canonical_leaf
 from tensor_cast.performance_model.decomposition.latent_attention import decompose_latent_attention

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
-from tensor_cast.leaf import LeafOp
+from tensor_cast.operators.leaf import LeafOp
 from tensor_cast.parallel import ParallelConfig
 from tensor_cast.performance_model.decomposition.indexer_leaves import indexer_leaves
 from tensor_cast.performance_model.decomposition.latent_leaves import (

@@ -15,7 +15,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from tensor_cast.leaf import AttrValue, LeafOp, Requests, Shape, TensorSpec
+from tensor_cast.operators.leaf import AttrValue, LeafOp, Requests
+from tensor_cast.operators.tensor import Shape, TensorSpec
 
 __all__ = ["INDEXER", "SCATTER", "SPARSE", "canonical_leaf", "indexer_leaf", "scatter_leaf", "sparse_leaf"]
 

@@ -6,7 +6,8 @@ is no child in the facts and none here.
 
 from __future__ import annotations
 
-from tensor_cast.leaf import LeafOp, TensorSpec
+from tensor_cast.operators.leaf import LeafOp
+from tensor_cast.operators.tensor import TensorSpec
 from tensor_cast.parallel import ParallelConfig
 from tensor_cast.performance_model.decomposition.descriptor import indexer_leaf, scatter_leaf
 from tensor_cast.performance_model.decomposition.latent_leaves import local_requests

@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from tensor_cast.leaf import LeafOp, Requests, TensorSpec
+from tensor_cast.operators.leaf import LeafOp, Requests
+from tensor_cast.operators.tensor import TensorSpec
 from tensor_cast.performance_model.decomposition.sub_kernel import SubKernel, child
 
 __all__ = ["ABSORB_KERNELS", "EXPAND_KERNELS", "PROJECT_KERNELS", "decompose_latent_attention", "is_decode"]

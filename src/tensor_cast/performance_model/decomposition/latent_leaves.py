@@ -11,7 +11,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from tensor_cast.leaf import LeafOp, Requests, Shape, TensorSpec
+from tensor_cast.operators.leaf import LeafOp, Requests
+from tensor_cast.operators.tensor import Shape, TensorSpec
 from tensor_cast.parallel import ParallelConfig
 from tensor_cast.performance_model.decomposition.descriptor import sparse_leaf
 from tensor_cast.performance_model.decomposition.latent_attention import (

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
-from tensor_cast.leaf import KERNEL_TYPES, AttrValue, LeafOp, Requests, Shape, TensorSpec
+from tensor_cast.operators.leaf import KERNEL_TYPES, AttrValue, LeafOp, Requests
+from tensor_cast.operators.tensor import Shape, TensorSpec
 
 __all__ = [
     "LackingError",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-from tensor_cast.leaf import AttrValue, LeafOp, Requests
+from tensor_cast.operators.leaf import AttrValue, LeafOp, Requests
 from tensor_cast.performance_model.decomposition.leaf_parts import LackingError
 
 __all__ = ["Form", "attention_form"]

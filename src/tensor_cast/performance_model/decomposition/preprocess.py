@@ -5,7 +5,7 @@ Source: exact-lookup facts, section 9.3.
 
 from __future__ import annotations
 
-from tensor_cast.leaf import LeafOp
+from tensor_cast.operators.leaf import LeafOp
 from tensor_cast.performance_model.decomposition.sub_kernel import SubKernel, child
 
 __all__ = ["decompose_preprocess"]

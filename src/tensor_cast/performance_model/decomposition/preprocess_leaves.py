@@ -5,7 +5,8 @@ Source: exact-lookup facts, section 9.3; leaf-operator facts, section 1.2.
 
 from __future__ import annotations
 
-from tensor_cast.leaf import LeafOp, TensorSpec
+from tensor_cast.operators.leaf import LeafOp
+from tensor_cast.operators.tensor import TensorSpec
 from tensor_cast.parallel import ParallelConfig
 from tensor_cast.performance_model.decomposition.leaf_parts import (
     LackingError,

@@ -9,7 +9,8 @@ from typing import Final
 
 from tensor_cast.dtypes import canonical_dtype
 from tensor_cast.errors import UnknownNameError
-from tensor_cast.leaf import LeafOp, Shape, TensorSpec
+from tensor_cast.operators.leaf import LeafOp
+from tensor_cast.operators.tensor import Shape, TensorSpec
 from tensor_cast.parallel import ParallelConfig
 from tensor_cast.performance_model.decomposition.leaf_parts import LackingError, numbered, tensor
 

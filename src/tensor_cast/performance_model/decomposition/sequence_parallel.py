@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tensor_cast.leaf import Requests
+from tensor_cast.operators.leaf import Requests
 from tensor_cast.parallel import ParallelConfig
 
 __all__ = ["local_tokens", "rank_zero_requests", "splits_tokens"]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tensor_cast.leaf import LeafOp, Requests, Shape, TensorSpec
+from tensor_cast.operators.leaf import LeafOp, Requests
+from tensor_cast.operators.tensor import Shape, TensorSpec
 
 __all__ = ["SubKernel", "child"]
 

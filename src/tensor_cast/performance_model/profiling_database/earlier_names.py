@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from tensor_cast.devices import DeviceProfile
 from tensor_cast.dtypes import ASCEND_NAMES
-from tensor_cast.leaf import Shape
+from tensor_cast.operators.tensor import Shape
 from tensor_cast.performance_model.profiling_database.op_mapping import QUERY_MODES
 from tensor_cast.performance_model.profiling_database.shapes import restore_nd
 

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tensor_cast.errors import InvalidValueError
-from tensor_cast.leaf import LeafOp
+from tensor_cast.operators.leaf import LeafOp
+from tensor_cast.operators.records import OperatorRecord, as_leaf
 from tensor_cast.performance_model.profiling_database.data_source import (
     DataSourcePerformanceModel,
     Miss,
@@ -36,7 +37,6 @@ from tensor_cast.performance_model.profiling_database.profiling_data_source impo
     ProfilingDataSource,
     accounted_zero,
 )
-from tensor_cast.records import OperatorRecord, as_leaf
 
 if TYPE_CHECKING:
     from collections.abc import Callable

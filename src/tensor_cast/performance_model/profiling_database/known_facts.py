@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from tensor_cast.leaf import LeafOp
+from tensor_cast.operators.leaf import LeafOp
 from tensor_cast.parallel import ParallelConfig
 from tensor_cast.performance_model.profiling_database.exact.agreement import fact_names, leaf_facts, row_fact
 from tensor_cast.performance_model.profiling_database.interpolation_index import CandidateGroup

@@ -14,11 +14,11 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from tensor_cast.errors import DataFileError, nearest
+from tensor_cast.files.located_yaml import LocatedYaml, load_yaml
 from tensor_cast.performance_model.profiling_database.table_layout import (
     TableLayout,
     parse_layouts,
 )
-from tensor_cast.safe_yaml import LocatedYaml, load_yaml
 
 __all__ = [
     "COMPUTE_SUBCATEGORIES",

@@ -14,7 +14,9 @@ from typing import Any
 
 from tensor_cast.devices import DeviceProfile
 from tensor_cast.errors import InvalidValueError
-from tensor_cast.leaf import AttrValue, LeafOp, Shape
+from tensor_cast.operators.leaf import AttrValue, LeafOp
+from tensor_cast.operators.records import OperatorRecord, as_leaf
+from tensor_cast.operators.tensor import Shape
 from tensor_cast.parallel import ParallelConfig
 from tensor_cast.performance_model.profiling_database.data_source import (
     DataSourcePerformanceModel,
@@ -50,7 +52,6 @@ from tensor_cast.performance_model.profiling_database.op_mapping import (
     pinned_entry,
 )
 from tensor_cast.performance_model.profiling_database.paths import path_for
-from tensor_cast.records import OperatorRecord, as_leaf
 
 __all__ = [
     "DTYPE_MAP",

@@ -9,7 +9,7 @@ import math
 import re
 from functools import lru_cache
 
-from tensor_cast.leaf import Shape
+from tensor_cast.operators.tensor import Shape
 
 __all__ = [
     "ShapeTextError",

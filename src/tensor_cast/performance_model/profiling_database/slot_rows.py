@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import TypeVar, overload
 
-from tensor_cast.leaf import TensorSpec
+from tensor_cast.operators.tensor import TensorSpec
 
 __all__ = ["SlotRows", "Slots"]
 

@@ -28,7 +28,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from tensor_cast.errors import nearest
-from tensor_cast.safe_yaml import LocatedYaml
+from tensor_cast.files.located_yaml import LocatedYaml
 
 __all__ = ["DERIVED_COLUMNS", "MICROSECONDS", "Assumption", "TableLayout", "parse_layouts"]
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from operator import attrgetter
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from tensor_cast.leaf import Shape, TensorSpec
+from tensor_cast.operators.tensor import Shape, TensorSpec
 
 if TYPE_CHECKING:
     from tensor_cast.performance_model.profiling_database.kernel_table import IntArray

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tensor_cast.operators.signatures import signature
 from tensor_cast.performance_model.profiling_database import op_mapping
 from tensor_cast.performance_model.profiling_database.data_source import Miss
 from tensor_cast.performance_model.profiling_database.op_mapping import OperatorEntry, OpMapping, load_op_mapping
@@ -16,7 +17,6 @@ from tensor_cast.performance_model.profiling_database.paths import (
     OperatorPath,
     path_for,
 )
-from tensor_cast.signatures import signature
 
 DATA = Path(op_mapping.__file__).parent / "data" / "ATLAS_800_A3_752T_128G_DIE"
 FOLDERS = {

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from tensor_cast.errors import InvalidValueError, UnknownNameError, nearest
-from tensor_cast.leaf import LeafOp
+from tensor_cast.operators.leaf import LeafOp
 from tensor_cast.performance_model.profiling_database.column_facts.attention import describe_attention
 from tensor_cast.performance_model.profiling_database.column_facts.experts import describe_experts
 from tensor_cast.performance_model.profiling_database.column_facts.facts import ColumnFacts, RefusedError

@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from tensor_cast.dtypes import canonical_dtype
 from tensor_cast.errors import UnknownNameError
-from tensor_cast.leaf import LeafOp, TensorSpec
+from tensor_cast.operators.leaf import LeafOp
+from tensor_cast.operators.tensor import TensorSpec
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
 
 __all__ = [

@@ -9,7 +9,8 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tensor_cast.leaf import LeafOp, TensorSpec
+from tensor_cast.operators.leaf import LeafOp
+from tensor_cast.operators.tensor import TensorSpec
 from tensor_cast.performance_model.profiling_database.column_facts.attention import length_axes
 from tensor_cast.performance_model.profiling_database.column_facts.facts import (
     ColumnFacts,

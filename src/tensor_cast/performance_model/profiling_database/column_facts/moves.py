@@ -12,7 +12,8 @@ from types import MappingProxyType
 from typing import Final
 
 from tensor_cast.errors import InvalidValueError
-from tensor_cast.leaf import LeafOp, Requests, Shape
+from tensor_cast.operators.leaf import LeafOp, Requests
+from tensor_cast.operators.tensor import Shape
 from tensor_cast.performance_model.profiling_database.column_facts.attention import QueryHeads
 from tensor_cast.performance_model.profiling_database.column_facts.facts import (
     ColumnFacts,

@@ -17,10 +17,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tensor_cast.errors import InvalidValueError
-from tensor_cast.leaf import LeafOp, TensorSpec
+from tensor_cast.operators.leaf import LeafOp
+from tensor_cast.operators.signatures import signature
+from tensor_cast.operators.tensor import TensorSpec
 from tensor_cast.performance_model.profiling_database.column_facts.facts import missing, refuse
 from tensor_cast.performance_model.profiling_database.data_source import MissReason
-from tensor_cast.signatures import signature
 
 __all__ = ["Extents", "Reading", "read_operands", "settle_operands"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tensor_cast.leaf import LeafOp, Phase, Requests
+from tensor_cast.operators.leaf import LeafOp, Phase, Requests
 from tensor_cast.performance_model.profiling_database.column_facts.facts import missing, refuse
 from tensor_cast.performance_model.profiling_database.data_source import MissReason
 

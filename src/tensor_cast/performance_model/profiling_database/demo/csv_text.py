@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
-from tensor_cast.leaf import TensorSpec
+from tensor_cast.operators.tensor import TensorSpec
 from tensor_cast.performance_model.profiling_database.demo.communication import COLUMNS, Collective
 from tensor_cast.performance_model.profiling_database.demo.rows import DemoRow, DemoTable
 

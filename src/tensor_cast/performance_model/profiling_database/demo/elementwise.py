@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-from tensor_cast.leaf import TensorSpec
+from tensor_cast.operators.tensor import TensorSpec
 from tensor_cast.performance_model.profiling_database.demo.grids import PROFILED_TOKENS, TOKENS, WIDTHS
 from tensor_cast.performance_model.profiling_database.demo.rows import DemoRow, DemoTable, Filled, bf16, fp32
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from tensor_cast.dtypes import profile_dtype_bytes
-from tensor_cast.leaf import Shape, TensorSpec
+from tensor_cast.operators.tensor import Shape, TensorSpec
 
 __all__ = ["DemoRow", "DemoTable", "Filled", "Peak", "bf16", "fp32", "int8", "int32", "int64", "roofline_us", "tensor"]
 

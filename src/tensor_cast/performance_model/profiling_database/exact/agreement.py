@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from tensor_cast.decimal_text import parse_whole
-from tensor_cast.leaf import LeafOp
+from tensor_cast.files.decimal_text import parse_whole
+from tensor_cast.operators.leaf import LeafOp
 from tensor_cast.parallel import ParallelConfig
 from tensor_cast.performance_model.profiling_database.kernel_table import TensorTable
 from tensor_cast.performance_model.profiling_database.shapes import split_slots

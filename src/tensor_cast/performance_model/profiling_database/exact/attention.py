@@ -9,9 +9,10 @@ from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tensor_cast.decimal_text import parse_whole
 from tensor_cast.dtypes import profile_dtype
-from tensor_cast.leaf import LeafOp, Shape, TensorSpec
+from tensor_cast.files.decimal_text import parse_whole
+from tensor_cast.operators.leaf import LeafOp
+from tensor_cast.operators.tensor import Shape, TensorSpec
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason, QueryResult
 from tensor_cast.performance_model.profiling_database.exact.context import (
     ExactContext,

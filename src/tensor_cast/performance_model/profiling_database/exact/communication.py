@@ -13,7 +13,7 @@ from typing import Any
 from tensor_cast.arithmetic import total
 from tensor_cast.dtypes import canonical_ascend_dtype, canonical_dtype, profile_dtype, stored_bytes
 from tensor_cast.errors import UnknownNameError
-from tensor_cast.leaf import LeafOp
+from tensor_cast.operators.leaf import LeafOp
 from tensor_cast.performance_model.profiling_database.data_source import (
     Miss,
     MissReason,

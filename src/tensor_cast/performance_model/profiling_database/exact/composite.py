@@ -10,7 +10,8 @@ from typing import Any
 
 from tensor_cast.arithmetic import total
 from tensor_cast.dtypes import profile_dtype, stored_bytes
-from tensor_cast.leaf import LeafOp, TensorSpec
+from tensor_cast.operators.leaf import LeafOp
+from tensor_cast.operators.tensor import TensorSpec
 from tensor_cast.performance_model.decomposition import SubKernel, decompose, is_decomposable
 from tensor_cast.performance_model.profiling_database.data_source import (
     Miss,

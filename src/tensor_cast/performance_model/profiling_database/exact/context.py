@@ -11,7 +11,8 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from tensor_cast.devices import DeviceProfile
 from tensor_cast.dtypes import profile_dtype
-from tensor_cast.leaf import LeafOp, TensorSpec
+from tensor_cast.operators.leaf import LeafOp
+from tensor_cast.operators.tensor import TensorSpec
 from tensor_cast.parallel import ParallelConfig
 from tensor_cast.performance_model.profiling_database.data_source import (
     Miss,

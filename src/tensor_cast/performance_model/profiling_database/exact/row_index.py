@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Final
 
-from tensor_cast.leaf import Shape, TensorSpec
+from tensor_cast.operators.tensor import Shape, TensorSpec
 from tensor_cast.performance_model.profiling_database.exact.matching import (
     FLATTEN_KERNELS,
     IDENTITY,

@@ -10,7 +10,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from tensor_cast.dtypes import profile_dtype
-from tensor_cast.leaf import LeafOp, TensorSpec
+from tensor_cast.operators.leaf import LeafOp
+from tensor_cast.operators.tensor import TensorSpec
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
 from tensor_cast.performance_model.profiling_database.exact.attention import (
     average_context,

@@ -10,7 +10,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from tensor_cast.dtypes import operand_dtype, profile_dtype
-from tensor_cast.leaf import LeafOp, Shape, TensorSpec
+from tensor_cast.operators.leaf import LeafOp
+from tensor_cast.operators.tensor import Shape, TensorSpec
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
 from tensor_cast.performance_model.profiling_database.exact.context import ExactContext
 from tensor_cast.performance_model.profiling_database.kernel_table import ColumnTable, TensorTable

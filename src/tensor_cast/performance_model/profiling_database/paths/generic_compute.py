@@ -6,7 +6,8 @@ import math
 from collections.abc import Hashable, Mapping, Sequence
 
 from tensor_cast.errors import InvalidValueError
-from tensor_cast.leaf import LeafOp, Shape, TensorSpec
+from tensor_cast.operators.leaf import LeafOp
+from tensor_cast.operators.tensor import Shape, TensorSpec
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
 from tensor_cast.performance_model.profiling_database.exact.context import ExactContext
 from tensor_cast.performance_model.profiling_database.exact.matching import normalised_forms

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tensor_cast.leaf import Shape
+from tensor_cast.operators.tensor import Shape
 
 __all__ = ["INT4", "contradicts", "packing", "packing_of_row", "whole_experts", "whole_weight"]
 

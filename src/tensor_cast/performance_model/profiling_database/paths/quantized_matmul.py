@@ -10,7 +10,8 @@ from dataclasses import replace
 
 from tensor_cast.dtypes import profile_dtype
 from tensor_cast.errors import InvalidValueError
-from tensor_cast.leaf import LeafOp, TensorSpec
+from tensor_cast.operators.leaf import LeafOp
+from tensor_cast.operators.tensor import TensorSpec
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
 from tensor_cast.performance_model.profiling_database.exact.context import ExactContext
 from tensor_cast.performance_model.profiling_database.interpolation_index import CandidateGroup

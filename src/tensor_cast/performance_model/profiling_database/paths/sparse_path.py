@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import ClassVar, Final
 
 from tensor_cast.errors import InvalidValueError
-from tensor_cast.leaf import LeafOp, Requests, Shape
+from tensor_cast.operators.leaf import LeafOp, Requests
+from tensor_cast.operators.tensor import Shape
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
 from tensor_cast.performance_model.profiling_database.exact.context import ExactContext
 from tensor_cast.performance_model.profiling_database.kernel_table import ColumnTable, TensorTable

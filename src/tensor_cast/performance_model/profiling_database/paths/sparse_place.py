@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tensor_cast.dtypes import profile_dtype
-from tensor_cast.leaf import LeafOp, Shape, TensorSpec
+from tensor_cast.operators.leaf import LeafOp
+from tensor_cast.operators.tensor import Shape, TensorSpec
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
 from tensor_cast.performance_model.profiling_database.exact.attention import integer_cell
 from tensor_cast.performance_model.profiling_database.kernel_table import TensorTable

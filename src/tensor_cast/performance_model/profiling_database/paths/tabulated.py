@@ -10,7 +10,7 @@ from itertools import combinations
 from typing import Any
 
 from tensor_cast.errors import InvalidValueError, nearest
-from tensor_cast.leaf import LeafOp
+from tensor_cast.operators.leaf import LeafOp
 from tensor_cast.performance_model.profiling_database.column_facts import ColumnFacts, describe
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
 from tensor_cast.performance_model.profiling_database.exact.context import ExactContext

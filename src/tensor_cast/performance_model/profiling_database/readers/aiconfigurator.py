@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from tensor_cast.errors import DataFileError, InvalidValueError, how_to_install
+from tensor_cast.files.located_yaml import load_yaml
 from tensor_cast.performance_model.profiling_database.database import (
     MAPPING_FILE,
     DatabaseName,
@@ -21,7 +22,6 @@ from tensor_cast.performance_model.profiling_database.database import (
 )
 from tensor_cast.performance_model.profiling_database.op_mapping import OpMapping, load_op_mapping
 from tensor_cast.performance_model.profiling_database.readers.column_tables import ColumnTables, ReadOptions
-from tensor_cast.safe_yaml import load_yaml
 
 __all__ = [
     "FORMAT",

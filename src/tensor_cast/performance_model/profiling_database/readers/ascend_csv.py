@@ -13,9 +13,9 @@ from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
-from tensor_cast.decimal_text import parse_real, parse_whole
 from tensor_cast.errors import DataFileError
-from tensor_cast.leaf import TensorSpec
+from tensor_cast.files.decimal_text import parse_real, parse_whole
+from tensor_cast.operators.tensor import TensorSpec
 from tensor_cast.performance_model.profiling_database.kernel_table import (
     CANDIDATE_LATENCY_COLUMNS,
     EXACT_LATENCY_COLUMNS,

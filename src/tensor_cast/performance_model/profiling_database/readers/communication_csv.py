@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from tensor_cast.decimal_text import parse_whole
+from tensor_cast.files.decimal_text import parse_whole
 from tensor_cast.performance_model.profiling_database.kernel_table import LoadReport
 from tensor_cast.performance_model.profiling_database.readers.ascend_csv import CUT_OFF, parse_latency
 from tensor_cast.performance_model.profiling_database.readers.csv_file import CsvFile

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from tensor_cast.errors import DataFileError
+from tensor_cast.files.text import TextLines
 from tensor_cast.performance_model.profiling_database.readers.column_rows import Coded, checked_names
-from tensor_cast.performance_model.profiling_database.readers.text_source import TextLines
 from tensor_cast.performance_model.profiling_database.table_layout import TableLayout
 
 if TYPE_CHECKING:

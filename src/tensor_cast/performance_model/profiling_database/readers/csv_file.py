@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from tensor_cast.errors import DataFileError
+from tensor_cast.files.text import TextLines
 from tensor_cast.performance_model.profiling_database.kernel_table import LoadReport
-from tensor_cast.performance_model.profiling_database.readers.text_source import TextLines
 
 __all__ = ["CsvFile", "in_another_unit"]
 

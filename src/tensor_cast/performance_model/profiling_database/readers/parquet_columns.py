@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tensor_cast.errors import DataFileError
+from tensor_cast.files.text import is_lfs_pointer
 from tensor_cast.performance_model.profiling_database.readers.column_rows import Coded, checked_names
-from tensor_cast.performance_model.profiling_database.readers.text_source import is_lfs_pointer
 from tensor_cast.performance_model.profiling_database.table_layout import TableLayout
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from itertools import repeat
 from typing import Final
 
 from tensor_cast.dtypes import canonical_ascend_dtype
-from tensor_cast.leaf import Shape, TensorSpec
+from tensor_cast.operators.tensor import Shape, TensorSpec
 from tensor_cast.performance_model.profiling_database.shapes import (
     ShapeTextError,
     parse_shape_slots,

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from support import base_source, row, write_database
 from tensor_cast import LeafOp, Miss, QueryResult, Requests, TensorSpec
 from tensor_cast.errors import InvalidValueError
-from tensor_cast.records import OperatorRecord, as_leaf, leaf_from_json, leaf_from_record, leaf_to_json
-from tensor_cast.signatures import known_operators
+from tensor_cast.operators.records import OperatorRecord, as_leaf, leaf_from_json, leaf_from_record, leaf_to_json
+from tensor_cast.operators.signatures import known_operators
 
 
 @dataclass

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tensor_cast.errors import DataFileError
-from tensor_cast.safe_yaml import load_yaml, parse_yaml
+from tensor_cast.files.located_yaml import load_yaml, parse_yaml
 
 PATH = Path("some.yaml")
 

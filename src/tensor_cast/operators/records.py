@@ -15,8 +15,9 @@ from typing import Any, Protocol, runtime_checkable
 from tensor_cast.dtypes import canonical_dtype, semantic_dtype
 from tensor_cast.errors import CastqError, InvalidValueError, nearest
 from tensor_cast.files.json_text import JsonError, parse_json
-from tensor_cast.leaf import AttrValue, LeafOp, Phase, Requests, TensorSpec
-from tensor_cast.signatures import Argument, signature
+from tensor_cast.operators.leaf import AttrValue, LeafOp, Phase, Requests
+from tensor_cast.operators.signatures import Argument, signature
+from tensor_cast.operators.tensor import TensorSpec
 
 __all__ = ["OperatorRecord", "as_leaf", "leaf_from_json", "leaf_from_record", "leaf_to_json"]
 

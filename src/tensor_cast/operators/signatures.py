@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final
 
-from tensor_cast.leaf import TensorSpec
+from tensor_cast.operators.tensor import TensorSpec
 
 __all__ = ["Argument", "assign_roles", "known_operators", "signature"]
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tensor_cast.decimal_text import parse_real
 from tensor_cast.errors import DataFileError
+from tensor_cast.files.decimal_text import parse_real
 
 __all__ = ["LocatedYaml", "load_yaml", "parse_yaml"]
 

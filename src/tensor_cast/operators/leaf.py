@@ -6,7 +6,6 @@ facts, section 3.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,41 +14,15 @@ from typing import Any, Final, Literal
 
 from tensor_cast.dtypes import canonical_dtype, operand_dtype
 from tensor_cast.errors import CastqError, InvalidValueError
+from tensor_cast.operators.tensor import Shape, TensorSpec
 
-__all__ = ["KERNEL_TYPES", "AttrValue", "LeafOp", "Phase", "Requests", "Shape", "TensorSpec"]
+__all__ = ["KERNEL_TYPES", "AttrValue", "LeafOp", "Phase", "Requests"]
 
-Shape = tuple[int, ...]
 Phase = Literal["prefill", "decode", "mixed"]
 AttrValue = str | int | float | bool | None | tuple[int, ...] | tuple[str, ...]
 
 KERNEL_TYPES: Final = "kernel_types"  # attribute by which a child of a composite says which kernels run it, in order
 _PHASES: Final = ("prefill", "decode", "mixed")
-_MAX_SIZE: Final = 2**63 - 1  # elements a tensor can have; also keeps every size representable as a float
-
-
-@dataclass(frozen=True, slots=True)
-class TensorSpec:
-    """Shape, dtype and storage format of one tensor; `role` is the argument name it fills."""
-
-    shape: Shape
-    dtype: str
-    format: str = "ND"
-    role: str = ""
-
-    def __post_init__(self) -> None:
-        for dim in self.shape:
-            if type(dim) is not int or dim < 0:
-                raise InvalidValueError(f"tensor shape {self.shape!r}: every dimension must be an integer >= 0")
-        if any(dim > _MAX_SIZE for dim in self.shape) or math.prod(self.shape) > _MAX_SIZE:
-            raise InvalidValueError("tensor shape has more than 2**63 - 1 elements")
-
-    @property
-    def rank(self) -> int:
-        return len(self.shape)
-
-    @property
-    def numel(self) -> int:
-        return math.prod(self.shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +166,7 @@ class LeafOp:
         Each tensor is a `TensorSpec`, a `(shape, dtype)` pair or `(shape, dtype, format)`.  Raises InvalidValueError or
         UnknownNameError naming the tensor that is wrong.
         """
-        from tensor_cast.signatures import assign_roles
+        from tensor_cast.operators.signatures import assign_roles
 
         specs = tuple(_as_spec(item, f"inputs[{i}]") for i, item in enumerate(_items(inputs, "inputs")))
         outs = tuple(_as_spec(item, f"outputs[{i}]") for i, item in enumerate(_items(outputs, "outputs")))

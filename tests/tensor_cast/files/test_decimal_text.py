@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tensor_cast.decimal_text import parse_real, parse_whole
+from tensor_cast.files.decimal_text import parse_real, parse_whole
 
 WRONG = [
     "",

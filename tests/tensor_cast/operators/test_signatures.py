@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tensor_cast import LeafOp, TensorSpec
-from tensor_cast.signatures import Argument, assign_roles, known_operators, signature
+from tensor_cast.operators.signatures import Argument, assign_roles, known_operators, signature
 
 QUERY, CACHE = ((4, 512), "bf16"), ((9, 128, 1, 128), "bf16")
 MATRIX, VECTOR = ((16, 32), "int8"), ((32,), "float32")
