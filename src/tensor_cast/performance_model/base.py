@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, Protocol, runtime_checkable
 
+from tensor_cast.operators.composites import NotDecomposable
 from tensor_cast.operators.leaf import LeafOp
-from tensor_cast.performance_model.decomposition import NotDecomposable
 from tensor_cast.performance_model.metrics import summed, weighted_confidence
 from tensor_cast.performance_model.profiling_database.data_source import Miss, QueryResult
 

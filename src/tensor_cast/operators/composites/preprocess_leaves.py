@@ -5,10 +5,7 @@ Source: exact-lookup facts, section 9.3; leaf-operator facts, section 1.2.
 
 from __future__ import annotations
 
-from tensor_cast.operators.leaf import LeafOp
-from tensor_cast.operators.tensor import TensorSpec
-from tensor_cast.parallel import ParallelConfig
-from tensor_cast.performance_model.decomposition.leaf_parts import (
+from tensor_cast.operators.composites.leaf_parts import (
     LackingError,
     integer,
     is_quantised,
@@ -18,6 +15,9 @@ from tensor_cast.performance_model.decomposition.leaf_parts import (
     rows_of,
     tensor,
 )
+from tensor_cast.operators.leaf import LeafOp
+from tensor_cast.operators.tensor import TensorSpec
+from tensor_cast.parallel import ParallelConfig
 
 __all__ = ["preprocess_leaves"]
 

@@ -8,7 +8,7 @@ import pytest
 
 from composites import BF16, children, indexer, lacking, latent, names, preprocess
 from tensor_cast import LeafOp, ParallelConfig, Requests, TensorSpec
-from tensor_cast.performance_model.decomposition import NotDecomposable, canonical_leaf, canonical_leaves
+from tensor_cast.operators.composites import NotDecomposable, canonical_leaf, canonical_leaves
 
 MLA, SPARSE_MLA = "multihead_latent_attention", "mla_sparse_attention"
 DECODE = Requests((1, 1), (500, 500))

@@ -6,12 +6,9 @@ is no child in the facts and none here.
 
 from __future__ import annotations
 
-from tensor_cast.operators.leaf import LeafOp
-from tensor_cast.operators.tensor import TensorSpec
-from tensor_cast.parallel import ParallelConfig
-from tensor_cast.performance_model.decomposition.descriptor import indexer_leaf, scatter_leaf
-from tensor_cast.performance_model.decomposition.latent_leaves import local_requests
-from tensor_cast.performance_model.decomposition.leaf_parts import (
+from tensor_cast.operators.composites.descriptor import indexer_leaf, scatter_leaf
+from tensor_cast.operators.composites.latent_leaves import local_requests
+from tensor_cast.operators.composites.leaf_parts import (
     LackingError,
     integer,
     layers_of,
@@ -21,8 +18,11 @@ from tensor_cast.performance_model.decomposition.leaf_parts import (
     rows_of,
     tensor,
 )
-from tensor_cast.performance_model.decomposition.phase import attention_form
-from tensor_cast.performance_model.decomposition.sequence_parallel import local_tokens, splits_tokens
+from tensor_cast.operators.composites.phase import attention_form
+from tensor_cast.operators.composites.sequence_parallel import local_tokens, splits_tokens
+from tensor_cast.operators.leaf import LeafOp
+from tensor_cast.operators.tensor import TensorSpec
+from tensor_cast.parallel import ParallelConfig
 
 __all__ = ["indexer_leaves"]
 

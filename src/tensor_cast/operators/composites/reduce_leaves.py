@@ -9,10 +9,10 @@ from typing import Final
 
 from tensor_cast.dtypes import canonical_dtype
 from tensor_cast.errors import UnknownNameError
+from tensor_cast.operators.composites.leaf_parts import LackingError, numbered, tensor
 from tensor_cast.operators.leaf import LeafOp
 from tensor_cast.operators.tensor import Shape, TensorSpec
 from tensor_cast.parallel import ParallelConfig
-from tensor_cast.performance_model.decomposition.leaf_parts import LackingError, numbered, tensor
 
 __all__ = ["reduce_leaves"]
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
+from tensor_cast.operators.composites.leaf_parts import LackingError
 from tensor_cast.operators.leaf import AttrValue, LeafOp, Requests
-from tensor_cast.performance_model.decomposition.leaf_parts import LackingError
 
 __all__ = ["Form", "attention_form"]
 

@@ -8,14 +8,15 @@ from hypothesis import strategies as st
 
 from composites import latent
 from tensor_cast import LeafOp, ParallelConfig, Requests
-from tensor_cast.performance_model.decomposition import canonical_leaf, decompose, is_decomposable
-from tensor_cast.performance_model.decomposition.leaf_parts import LackingError
-from tensor_cast.performance_model.decomposition.phase import attention_form
-from tensor_cast.performance_model.decomposition.sequence_parallel import (
+from tensor_cast.operators.composites import canonical_leaf
+from tensor_cast.operators.composites.leaf_parts import LackingError
+from tensor_cast.operators.composites.phase import attention_form
+from tensor_cast.operators.composites.sequence_parallel import (
     local_tokens,
     rank_zero_requests,
     splits_tokens,
 )
+from tensor_cast.performance_model.profiling_database.exact.children import decompose, is_decomposable
 
 MLA = "multihead_latent_attention"
 

@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
-from tensor_cast.operators.leaf import LeafOp
-from tensor_cast.parallel import ParallelConfig
-from tensor_cast.performance_model.decomposition.indexer_leaves import indexer_leaves
-from tensor_cast.performance_model.decomposition.latent_leaves import (
+from tensor_cast.operators.composites.indexer_leaves import indexer_leaves
+from tensor_cast.operators.composites.latent_leaves import (
     dense_latent_leaves,
     sparse_latent_leaves,
 )
-from tensor_cast.performance_model.decomposition.leaf_parts import LackingError
-from tensor_cast.performance_model.decomposition.preprocess_leaves import preprocess_leaves
-from tensor_cast.performance_model.decomposition.reduce_leaves import reduce_leaves
+from tensor_cast.operators.composites.leaf_parts import LackingError
+from tensor_cast.operators.composites.preprocess_leaves import preprocess_leaves
+from tensor_cast.operators.composites.reduce_leaves import reduce_leaves
+from tensor_cast.operators.leaf import LeafOp
+from tensor_cast.parallel import ParallelConfig
 
 __all__ = ["COMPOSITES", "NotDecomposable", "canonical_leaves"]
 

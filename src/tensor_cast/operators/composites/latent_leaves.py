@@ -11,16 +11,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from tensor_cast.operators.leaf import LeafOp, Requests
-from tensor_cast.operators.tensor import Shape, TensorSpec
-from tensor_cast.parallel import ParallelConfig
-from tensor_cast.performance_model.decomposition.descriptor import sparse_leaf
-from tensor_cast.performance_model.decomposition.latent_attention import (
-    ABSORB_KERNELS,
-    EXPAND_KERNELS,
-    PROJECT_KERNELS,
-)
-from tensor_cast.performance_model.decomposition.leaf_parts import (
+from tensor_cast.operators.composites.descriptor import sparse_leaf
+from tensor_cast.operators.composites.leaf_parts import (
     LackingError,
     carried_requests,
     is_quantised,
@@ -31,14 +23,28 @@ from tensor_cast.performance_model.decomposition.leaf_parts import (
     product,
     tensor,
 )
-from tensor_cast.performance_model.decomposition.phase import Form, attention_form
-from tensor_cast.performance_model.decomposition.sequence_parallel import (
+from tensor_cast.operators.composites.phase import Form, attention_form
+from tensor_cast.operators.composites.sequence_parallel import (
     local_tokens,
     rank_zero_requests,
     splits_tokens,
 )
+from tensor_cast.operators.leaf import LeafOp, Requests
+from tensor_cast.operators.tensor import Shape, TensorSpec
+from tensor_cast.parallel import ParallelConfig
 
-__all__ = ["dense_latent_leaves", "local_requests", "sparse_latent_leaves"]
+__all__ = [
+    "ABSORB_KERNELS",
+    "EXPAND_KERNELS",
+    "PROJECT_KERNELS",
+    "dense_latent_leaves",
+    "local_requests",
+    "sparse_latent_leaves",
+]
+
+ABSORB_KERNELS: Final = ("BatchMatMulV2", "BatchMatMulNd")
+PROJECT_KERNELS: Final = ("TransposeBatchMatMul",)
+EXPAND_KERNELS: Final = ("MatMulV2",)
 
 _METADATA: Final = ("block_table", "query_start_loc", "seq_lens", "query_lens")
 
