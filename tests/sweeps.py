@@ -9,9 +9,10 @@ import numpy as np
 
 from tensor_cast import InterpolatingDataSource, LeafOp, Miss, ParallelConfig, ProfilingDataSource, QueryResult
 from tensor_cast.performance_model.profiling_database.database import ProfilingDatabase
+from tensor_cast.performance_model.profiling_database.dispatch import path_for
 from tensor_cast.performance_model.profiling_database.many import ManyAnswers
-from tensor_cast.performance_model.profiling_database.op_mapping import OperatorEntry
-from tensor_cast.performance_model.profiling_database.paths import OperatorPath, path_for
+from tensor_cast.performance_model.profiling_database.mapping.op_mapping import OperatorEntry
+from tensor_cast.performance_model.profiling_database.paths.path import OperatorPath
 
 
 @dataclass(frozen=True)

@@ -100,8 +100,8 @@ def ask(where: str | Path, leaves: Iterable[LeafOp], setting: Setting | None = N
 
 def opened(where: str | Path, mapping: str | None = None, cache: bool = True) -> ProfilingDatabase:
     """The database at `where`, as the commands open it.  Raises as `ask` does."""
-    from tensor_cast.performance_model.profiling_database.database import open_database
-    from tensor_cast.performance_model.profiling_database.readers.column_tables import ReadOptions
+    from tensor_cast.performance_model.profiling_database.catalogue import open_database
+    from tensor_cast.performance_model.profiling_database.columns.column_tables import ReadOptions
 
     return open_database(where, mapping=mapping, options=ReadOptions.from_environment(cache=cache))
 

@@ -230,7 +230,7 @@ UPSTREAM = (
     "tensor_cast.performance_model.empirical",
     "tensor_cast.performance_model.forward_time",
     "tensor_cast.performance_model.base",
-    "tensor_cast.performance_model.metrics",
+    "tensor_cast.performance_model.base",
 )
 WHOLE_COMPOSITES = PACKAGE / "exact" / "composite.py"
 CHILDREN = PACKAGE / "exact" / "children.py"

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from castq.rfc_rows import load_rows
+from castq.rfc.rows import load_rows
 from support import attention, mm, row, write_database
 from sweeps import Subject, differences, subject
 from tensor_cast import LeafOp, Requests, TensorSpec
+from tensor_cast.demo import write_demo_database
 from tensor_cast.performance_model.profiling_database import open_database
-from tensor_cast.performance_model.profiling_database.demo import write_demo_database
 
 BF16 = "bf16"
 GPU = ("h200_sxm/vllm/0.24.0", "b200_sxm/trtllm/1.3.0rc20", "gb300/sglang/0.5.10")

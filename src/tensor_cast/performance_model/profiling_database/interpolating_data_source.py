@@ -24,6 +24,7 @@ from tensor_cast.performance_model.profiling_database.data_source import (
     QuerySource,
 )
 from tensor_cast.performance_model.profiling_database.database import ProfilingDatabase
+from tensor_cast.performance_model.profiling_database.dispatch import path_for
 from tensor_cast.performance_model.profiling_database.engine import InterpolationEngine
 from tensor_cast.performance_model.profiling_database.many import (
     ManyAnswers,
@@ -31,8 +32,8 @@ from tensor_cast.performance_model.profiling_database.many import (
     alike,
     numbers_of,
 )
-from tensor_cast.performance_model.profiling_database.op_mapping import OperatorEntry
-from tensor_cast.performance_model.profiling_database.paths import OperatorPath, path_for
+from tensor_cast.performance_model.profiling_database.mapping.op_mapping import OperatorEntry
+from tensor_cast.performance_model.profiling_database.paths.path import OperatorPath
 from tensor_cast.performance_model.profiling_database.profiling_data_source import (
     ProfilingDataSource,
     accounted_zero,

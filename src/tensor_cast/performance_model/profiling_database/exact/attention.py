@@ -21,8 +21,8 @@ from tensor_cast.performance_model.profiling_database.exact.context import (
 )
 from tensor_cast.performance_model.profiling_database.exact.matching import InputRule, Rank
 from tensor_cast.performance_model.profiling_database.exact.row_index import RowMatch
-from tensor_cast.performance_model.profiling_database.kernel_table import TensorTable
-from tensor_cast.performance_model.profiling_database.shapes import is_padded, to_nd
+from tensor_cast.performance_model.profiling_database.tables.kernel_table import TensorTable
+from tensor_cast.performance_model.profiling_database.tables.shapes import is_padded, to_nd
 
 __all__ = [
     "SEQUENCE_COLUMNS",

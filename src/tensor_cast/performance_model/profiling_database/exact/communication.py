@@ -23,11 +23,11 @@ from tensor_cast.performance_model.profiling_database.data_source import (
 )
 from tensor_cast.performance_model.profiling_database.exact.context import ExactContext, merged_meta
 from tensor_cast.performance_model.profiling_database.interpolation_math import linear_interp
-from tensor_cast.performance_model.profiling_database.kernel_table import suspect_rows
-from tensor_cast.performance_model.profiling_database.readers.communication_csv import (
+from tensor_cast.performance_model.profiling_database.tables.communication_csv import (
     CommunicationRow,
     CommunicationTable,
 )
+from tensor_cast.performance_model.profiling_database.tables.kernel_table import suspect_rows
 
 __all__ = ["Message", "alpha_beta", "lookup_communication", "lookup_message", "rank_group"]
 

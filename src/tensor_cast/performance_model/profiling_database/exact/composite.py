@@ -28,7 +28,7 @@ from tensor_cast.performance_model.profiling_database.exact.children import SubK
 from tensor_cast.performance_model.profiling_database.exact.communication import Message, lookup_message, rank_group
 from tensor_cast.performance_model.profiling_database.exact.compute import lookup_compute
 from tensor_cast.performance_model.profiling_database.exact.context import ExactContext
-from tensor_cast.performance_model.profiling_database.op_mapping import OperatorEntry
+from tensor_cast.performance_model.profiling_database.mapping.op_mapping import OperatorEntry
 
 __all__ = ["lookup_composite"]
 

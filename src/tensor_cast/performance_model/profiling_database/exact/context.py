@@ -25,7 +25,7 @@ from tensor_cast.performance_model.profiling_database.database import ProfilingD
 from tensor_cast.performance_model.profiling_database.exact.agreement import agreement, fact_names
 from tensor_cast.performance_model.profiling_database.exact.inexact import describe_changes
 from tensor_cast.performance_model.profiling_database.exact.row_index import Accept, RowIndex, RowMatch
-from tensor_cast.performance_model.profiling_database.kernel_table import ColumnTable, TensorTable, suspect_rows
+from tensor_cast.performance_model.profiling_database.tables.kernel_table import ColumnTable, TensorTable, suspect_rows
 
 __all__ = ["ExactContext", "csv_missing", "measured", "merged_meta", "profile_dtypes", "profile_inputs"]
 

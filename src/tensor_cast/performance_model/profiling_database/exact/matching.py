@@ -12,7 +12,7 @@ from enum import IntEnum
 from typing import Final
 
 from tensor_cast.operators.tensor import Shape, TensorSpec
-from tensor_cast.performance_model.profiling_database.shapes import shape_is_padded, strip_leading_one
+from tensor_cast.performance_model.profiling_database.tables.shapes import shape_is_padded, strip_leading_one
 
 __all__ = [
     "FLATTEN_KERNELS",

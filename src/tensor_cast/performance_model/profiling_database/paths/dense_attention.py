@@ -21,12 +21,12 @@ from tensor_cast.performance_model.profiling_database.exact.attention import (
     tokens_match,
 )
 from tensor_cast.performance_model.profiling_database.exact.context import ExactContext
+from tensor_cast.performance_model.profiling_database.geometry.sweep_filter import near
 from tensor_cast.performance_model.profiling_database.interpolation_index import (
     AxisMatcher,
     CandidateGroup,
 )
-from tensor_cast.performance_model.profiling_database.kernel_table import ColumnTable, TensorTable
-from tensor_cast.performance_model.profiling_database.op_mapping import KernelPolicy, OperatorEntry
+from tensor_cast.performance_model.profiling_database.mapping.op_mapping import KernelPolicy, OperatorEntry
 from tensor_cast.performance_model.profiling_database.paths.dense_move import moved_attention
 from tensor_cast.performance_model.profiling_database.paths.dense_place import (
     PER_REQUEST,
@@ -36,7 +36,7 @@ from tensor_cast.performance_model.profiling_database.paths.dense_place import (
     per_request_target,
 )
 from tensor_cast.performance_model.profiling_database.paths.path import Candidate, OperatorPath, Target
-from tensor_cast.performance_model.profiling_database.sweep_filter import near
+from tensor_cast.performance_model.profiling_database.tables.kernel_table import ColumnTable, TensorTable
 
 if TYPE_CHECKING:
     import numpy as np

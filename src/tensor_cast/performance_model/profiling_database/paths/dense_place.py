@@ -20,11 +20,11 @@ from tensor_cast.performance_model.profiling_database.exact.attention import (
     normalise_query,
     sequence_length,
 )
-from tensor_cast.performance_model.profiling_database.kernel_table import TensorTable
-from tensor_cast.performance_model.profiling_database.op_mapping import KernelPolicy, OperatorEntry
+from tensor_cast.performance_model.profiling_database.geometry.points import RegimeKey
+from tensor_cast.performance_model.profiling_database.mapping.op_mapping import KernelPolicy, OperatorEntry
 from tensor_cast.performance_model.profiling_database.paths.path import Candidate, Target
-from tensor_cast.performance_model.profiling_database.points import RegimeKey
-from tensor_cast.performance_model.profiling_database.shapes import to_nd
+from tensor_cast.performance_model.profiling_database.tables.kernel_table import TensorTable
+from tensor_cast.performance_model.profiling_database.tables.shapes import to_nd
 
 __all__ = ["PER_REQUEST", "dense_candidate", "dense_target", "per_request_candidate", "per_request_target"]
 

@@ -13,7 +13,7 @@ from tensor_cast.operators.leaf import LeafOp, Phase, Requests
 from tensor_cast.operators.tensor import Shape
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
 from tensor_cast.performance_model.profiling_database.exact.agreement import integers
-from tensor_cast.performance_model.profiling_database.kernel_table import TensorTable
+from tensor_cast.performance_model.profiling_database.tables.kernel_table import TensorTable
 
 __all__ = ["Grouping", "leaf_grouping", "row_grouping"]
 
