@@ -9,8 +9,8 @@ from dataclasses import MISSING, fields, is_dataclass
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from serq import ir
-from serq.checks.ir_check import BINARY_OPERATORS, check_program
 from serq.errors import SerqError
+from serq.ir.check import BINARY_OPERATORS, check_program
 from serq.json_text import strict_json
 
 __all__ = ["from_json", "schema", "to_json"]
@@ -214,7 +214,7 @@ def _number(data: float, where: str) -> float:
 
 
 def schema() -> dict[str, Any]:
-    """The JSON schema of the interchange form, made from its dataclasses; `ir.schema.json` is this, written out."""
+    """The JSON schema of the interchange form, made from its dataclasses; `schema.json` is this, written out."""
     definitions: dict[str, Any] = {}
     body = _described(ir.Program, definitions)
     root = definitions.pop("Program")

@@ -7,13 +7,13 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from serq import ir
-from serq.checks.ir_moments import check_moments
-from serq.checks.ir_values import check_values
-from serq.checks.walk import inner_blocks
 from serq.errors import SerqError
-from serq.lowering.arithmetic import FUNCTIONS
-from serq.lowering.moments import CONTEXT_WORDS, MOMENTS, POOL_QUERIES, STAGE_QUERIES
-from serq.lowering.words import BUILTINS, DISTRIBUTIONS
+from serq.ir.arithmetic import FUNCTIONS
+from serq.ir.check_moments import check_moments
+from serq.ir.check_values import check_values
+from serq.ir.moments import CONTEXT_WORDS, MOMENTS, POOL_QUERIES, STAGE_QUERIES
+from serq.ir.walk import inner_blocks
+from serq.ir.words import BUILTINS, DISTRIBUTIONS
 
 __all__ = ["BINARY_OPERATORS", "check_program"]
 

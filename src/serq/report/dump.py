@@ -8,7 +8,7 @@ from typing import Final
 
 from serq import ir
 from serq.errors import SerqError
-from serq.report import Report
+from serq.report.report import Report
 
 __all__ = ["DumpTable", "dump_names", "dump_tables"]
 

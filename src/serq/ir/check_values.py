@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from serq import ir
 from serq.errors import SerqError
-from serq.lowering.words import BUILTINS
+from serq.ir.words import BUILTINS
 
 __all__ = ["check_values"]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from serq.lowering.arithmetic import FUNCTIONS
-from serq.lowering.moments import POOL_QUERIES, STAGE_QUERIES
+from serq.ir.arithmetic import FUNCTIONS
+from serq.ir.moments import POOL_QUERIES, STAGE_QUERIES
 
 __all__ = [
     "AGGREGATES",

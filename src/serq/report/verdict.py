@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from serq.report import PoolRow, Report
+from serq.report.rows import ObserveRow, PoolRow, StageRow
 
-__all__ = ["Verdict", "judge"]
+__all__ = ["Judged", "Verdict", "judge"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,13 +20,34 @@ class Verdict:
     text: str
 
 
-def judge(report: Report) -> Verdict:
+class Judged(Protocol):
+    """What a verdict reads of a run."""
+
+    @property
+    def arrivals(self) -> int: ...
+    @property
+    def ended(self) -> int: ...
+    @property
+    def partial(self) -> bool: ...
+    @property
+    def warmup(self) -> float: ...
+    @property
+    def pools(self) -> Sequence[PoolRow]: ...
+    @property
+    def stages(self) -> Sequence[StageRow]: ...
+    @property
+    def client(self) -> Mapping[str, ObserveRow]: ...
+    @property
+    def observes(self) -> Mapping[str, ObserveRow]: ...
+
+
+def judge(report: Judged) -> Verdict:
     """The verdict on a run: what failed first, then what else deserves a look, then how many sessions ended."""
     failures = list(_failures(report))
     return Verdict(bool(failures), "; ".join((*failures, *_oddities(report), _ended(report))))
 
 
-def _failures(report: Report) -> Iterator[str]:
+def _failures(report: Judged) -> Iterator[str]:
     rejected = [pool for pool in report.pools if pool.rejected]
     if rejected and _count(rejected, "rejected") >= report.arrivals:
         yield f"every session was rejected: it asks more of {_names(rejected)} than there is"
@@ -37,7 +57,7 @@ def _failures(report: Report) -> Iterator[str]:
         yield f"{sessions} stuck: preempted at {_names(stuck)} again without having got further"
 
 
-def _oddities(report: Report) -> Iterator[str]:
+def _oddities(report: Judged) -> Iterator[str]:
     rejected = [pool for pool in report.pools if pool.rejected]
     count = _count(rejected, "rejected")
     if 0 < count < report.arrivals:
@@ -56,7 +76,7 @@ def _oddities(report: Report) -> Iterator[str]:
             yield f"samples of {row.name} are no numbers, so its mean is none"
 
 
-def _ended(report: Report) -> str:
+def _ended(report: Judged) -> str:
     if not report.arrivals:
         return "no session arrived"
     if sum(pool.rejected for pool in report.pools) >= report.arrivals:

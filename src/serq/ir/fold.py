@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from serq import ir
-from serq.lowering.arithmetic import apply_binary, apply_function
+from serq.ir.arithmetic import apply_binary, apply_function
 
 __all__ = ["binary", "call", "conditional", "parts", "reads", "unary"]
 

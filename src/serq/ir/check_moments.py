@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from serq import ir
 from serq.errors import SerqError
-from serq.lowering.fold import parts
-from serq.lowering.moments import MOMENTS, Moment
+from serq.ir.fold import parts
+from serq.ir.moments import MOMENTS, Moment
 
 __all__ = ["check_moments"]
 

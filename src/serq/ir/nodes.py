@@ -7,12 +7,8 @@ results.  `to_json` writes it; `from_json` (both in `ir_json`) reads it back and
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
 
 from serq.errors import Place
-
-if TYPE_CHECKING:
-    from serq.report import Report
 
 __all__ = [
     "IR_VERSION",
@@ -487,9 +483,3 @@ class Program:
     client: bool = False
     notes: tuple[tuple[str, str], ...] = field(default=())
     places: Places | None = field(default=None, compare=False, repr=False, metadata={"local": True})
-
-    def run(self, **options: Any) -> Report:
-        """Simulate and report; the options are those of `serq.run`."""
-        from serq.runner import run
-
-        return run(self, **options)

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Final
 
 from serq import ir
-from serq.lowering.moments import POOL_QUERIES
+from serq.ir.moments import POOL_QUERIES
 
 __all__ = ["Paths", "Visit", "condition", "paths"]
 

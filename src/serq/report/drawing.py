@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from html import escape
 
 from serq import ir
-from serq.paths import paths
+from serq.report.paths import paths
 
 __all__ = ["draw_svg"]
 
