@@ -1,7 +1,7 @@
 """The interchange form: a compiled program as plain, closed, versioned values.
 
 Definitions are expanded, constants folded, names resolved to slots.  A program and its interchange form give identical
-results.  `to_json` writes it; `from_json` (both in `ir_json`) reads it back and refuses unknown versions and nodes.
+results.  `to_json` writes it; `from_json` (both in `json_form`) reads it back and refuses unknown versions and nodes.
 """
 
 from __future__ import annotations
