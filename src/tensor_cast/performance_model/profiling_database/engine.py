@@ -276,6 +276,7 @@ class InterpolationEngine:
             "interpolation_path": question.path.path_name(found.dim),
             "latency_source_attempt": "all" if label is None else f"{LABELS[label].split('_')[0]}_only",
         }
+        details |= question.path.evidence(entry, target, reading.group)
         details |= {key: value for key, value in target.notes.items() if value is not None}
         details |= _named_policy(policy, found)
         if entry.facts:

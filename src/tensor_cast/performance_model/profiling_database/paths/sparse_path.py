@@ -5,12 +5,14 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Collection, Hashable, Mapping
 from dataclasses import replace
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from tensor_cast.errors import InvalidValueError
 from tensor_cast.leaf import LeafOp, Requests, Shape
+from tensor_cast.performance_model.profiling_database.attention_evidence import attention_details
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
 from tensor_cast.performance_model.profiling_database.exact.context import ExactContext
+from tensor_cast.performance_model.profiling_database.interpolation_index import CandidateGroup
 from tensor_cast.performance_model.profiling_database.kernel_table import ColumnTable, TensorTable
 from tensor_cast.performance_model.profiling_database.op_mapping import KernelPolicy, OperatorEntry
 from tensor_cast.performance_model.profiling_database.paths.moving import (
@@ -138,6 +140,9 @@ class SparsePath(OperatorPath):
         if view == VALUES:
             return Candidate(self.axes(place), regime, place.identity)
         return Candidate(self.axes(place), regime, agree_within=_REPEATS_AGREE)
+
+    def evidence(self, entry: OperatorEntry, target: Target, group: CandidateGroup) -> dict[str, Any]:
+        return attention_details(target.axes, target.regime)
 
     @abstractmethod
     def axes(self, place: SparsePlace) -> dict[str, float]:
