@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from castq.repeated_rows import RepeatedRows, TableRepeats, repeated_collectives, repeated_rows
 from tensor_cast.errors import UnknownNameError, nearest
 
 if TYPE_CHECKING:
@@ -56,7 +57,8 @@ class DatabaseCheck:
 
     A regime of a tensor table is one signature: dtypes, formats and ranks of inputs and outputs.  `unmeasured` are
     kernels the mapping names without a table, `unreferenced` tables no entry names, `contradictions` what the mapping
-    says of itself and the folder names say otherwise, `unread` column tables that no kernel of the mapping reads.
+    says of itself and the folder names say otherwise, `unread` column tables that no kernel of the mapping reads,
+    `repeats` coordinates of tensor tables that were measured several times with different latencies, the widest first.
     """
 
     path: str
@@ -70,6 +72,7 @@ class DatabaseCheck:
     unreferenced: tuple[str, ...]
     contradictions: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
+    repeats: tuple[RepeatedRows, ...] = ()
 
     @property
     def notes(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -100,6 +103,7 @@ class DatabaseCheck:
             "tables_without_entry": list(self.unreferenced),
             "contradictions": list(self.contradictions),
             "tables_no_kernel_reads": list(self.unread),
+            "repeats": [rows.to_json() for rows in self.repeats],
         }
 
 
@@ -116,9 +120,12 @@ def check_database(
     if kernel is not None and kernel not in names:
         raise UnknownNameError(f"no kernel {kernel!r} in {database.name}{nearest(kernel, names)}")
     wanted = sorted(names) if kernel is None else [kernel]
-    reports = []
+    reports: list[LoadReport] = []
+    repeats: list[RepeatedRows] = []
     for i, name in enumerate(wanted):
-        reports.append(_report(database, name))
+        report, repeated = _report(database, name)
+        reports.append(report)
+        repeats += repeated
         if progress is not None:
             progress(name, i + 1, len(wanted))
     tables = tuple(report for report in reports if not _absent(report))
@@ -134,6 +141,7 @@ def check_database(
         tuple(name for name in wanted if name in present and name not in mapped),
         _contradictions(database),
         database.unread_tables,
+        tuple(sorted(repeats, key=lambda rows: (-rows.ratio, rows.kernel, rows.lines))),
     )
 
 
@@ -160,23 +168,26 @@ def _absent(report: LoadReport) -> bool:
     return report.status in _ABSENT
 
 
-def _report(database: ProfilingDatabase, kernel: str) -> LoadReport:
+def _report(database: ProfilingDatabase, kernel: str) -> tuple[LoadReport, tuple[RepeatedRows, ...]]:
     from tensor_cast.performance_model.profiling_database.tables.kernel_table import TensorTable
 
     report = database.report(kernel)
     sizes: list[int] = []
+    repeats = TableRepeats(report.repeats_merged)
     if kernel.startswith("hcom_"):
         collective = database.communication_table(kernel)
-        sizes = [len(rows) for rows in collective.groups.values()] if collective is not None else []
+        if collective is not None:
+            sizes = [len(rows) for rows in collective.groups.values()]
+            repeats = repeated_collectives(collective)
     else:
         table = database.table(kernel)
         if isinstance(table, TensorTable):
-            sizes = _signatures(table)
+            sizes, repeats = _signatures(table), repeated_rows(table)
             report = replace(report, problems=[*report.problems, *_lacking(database, table)])
-    if not sizes:
-        return report
-    spans = (min(sizes), int(statistics.median(sizes)), max(sizes))
-    return replace(report, regimes=len(sizes), points_per_regime=spans)
+    if sizes:
+        spans = (min(sizes), int(statistics.median(sizes)), max(sizes))
+        report = replace(report, regimes=len(sizes), points_per_regime=spans, repeats_merged=repeats.merged)
+    return report, repeats.differ
 
 
 def _lacking(database: ProfilingDatabase, table: TensorTable) -> list[str]:

@@ -66,6 +66,7 @@ FLOORS = {
         "=castq",
         "castq.streams",
         "castq.operator_text",
+        "castq.repeated_rows",
         "castq.databases",
         "castq.catalogue",
         "castq.ask",

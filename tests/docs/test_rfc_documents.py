@@ -188,7 +188,9 @@ def test_every_selector_of_section_5_leads_to_its_path(english, number):
 
 
 def test_fields_of_section_5_are_read(english):
-    named = [code_spans(row[0])[0] for row in _table(english, "5").rows]
+    header, *named = [code_spans(row[0])[0] for row in _table(english, "5").rows]
+    assert OpMapping(path=None, header={header: "strict"}).strict
+    assert not OpMapping(path=None, header={}).strict
     fields = OperatorEntry.__dataclass_fields__
     policies = op_mapping.KernelPolicy.__dataclass_fields__
     assert all(name in fields or name.rpartition(".")[2] in policies for name in named)

@@ -12,6 +12,7 @@ from tensor_cast.errors import how_to_install
 
 if TYPE_CHECKING:
     from castq.databases import DatabaseCheck
+    from castq.repeated_rows import RepeatedRows
     from tensor_cast.performance_model.profiling_database.tables.kernel_table import LoadReport
 
 __all__ = ["app"]
@@ -19,6 +20,8 @@ __all__ = ["app"]
 _PROBLEMS: Final = 1
 _COLUMNS: Final = ("kernel", "status", "rows", "usable", "merged", "regimes", "points", "rejected")
 _NUMBERS: Final = ("rows", "usable", "merged", "regimes", "points", "rejected")
+_REPEATS: Final = ("file", "rows", "count", "min us", "median us", "max us", "coordinate")
+_SHOWN_REPEATS: Final = 10
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
 
@@ -57,7 +60,7 @@ def check(
     no_cache: NoCache = False,
     json_: JsonFlag = False,
 ) -> None:
-    """Load every table of a database and say what is usable, what is rejected and why.
+    """Load every table of a database and say what is usable, what is rejected and why, and what was measured twice.
 
     Exit code 0 if every table that is there can be used, 1 if one cannot (a Git-LFS pointer, a missing column), 2 for a
     wrong call or a missing folder.
@@ -126,6 +129,24 @@ def _show_check(found: DatabaseCheck) -> None:
             show.say(f"{title} ({len(names)}): {', '.join(names)}")
     for note, kernels in found.notes:
         show.say(f"note on {', '.join(kernels)}: {note}" if kernels else f"note: {note}")
+    if found.repeats:
+        _show_repeats(found.repeats)
+
+
+def _show_repeats(repeats: tuple[RepeatedRows, ...]) -> None:
+    from castq.commands import show
+
+    show.say(f"coordinates measured several times with different latencies ({len(repeats)}), the widest first:")
+    rows = [_repeated(found) for found in repeats[:_SHOWN_REPEATS]]
+    show.print_table(_REPEATS, rows, right=_REPEATS[2:6])
+    if len(repeats) > _SHOWN_REPEATS:
+        show.say(f"{len(repeats) - _SHOWN_REPEATS} more, see --json")
+
+
+def _repeated(found: RepeatedRows) -> tuple[object, ...]:
+    low, high = min(found.latencies_us), max(found.latencies_us)
+    spread = (f"{value:.6g}" for value in (low, found.median_us, high))
+    return (found.file, found.shown_lines, len(found.lines), *spread, found.shown_coordinate)
 
 
 def _row(report: LoadReport) -> tuple[object, ...]:

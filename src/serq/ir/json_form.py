@@ -45,7 +45,7 @@ def _written(value: Any, kind: Any) -> Any:
         return {_TAG: _FOLD, "op": value.op if isinstance(value, ir.Binary) else value.name, "terms": terms}
     if is_dataclass(value) and not isinstance(value, type):
         found: dict[str, Any] = {_TAG: type(value).__name__} if _is_choice(kind) else {}
-        hints = get_type_hints(type(value), vars(ir))
+        hints = get_type_hints(type(value))
         for field in _carried(type(value)):
             item = getattr(value, field.name)
             if field.default is MISSING or item != field.default:
@@ -132,7 +132,7 @@ def _read(data: Any, kind: Any, where: str) -> Any:
 def _node(data: Any, kind: Any, where: str) -> Any:
     if not isinstance(data, dict):
         raise _refuse(f"{where} is a {kind.__name__}, written as an object")
-    hints = get_type_hints(kind, vars(ir))
+    hints = get_type_hints(kind)
     known = {field.name: field for field in _carried(kind)}
     for name in data:
         if name not in known and name != _TAG:
@@ -271,7 +271,7 @@ def _tagged(kind: Any, choice: dict[str, Any]) -> dict[str, Any]:
 def _described_node(kind: Any, definitions: dict[str, Any]) -> dict[str, Any]:
     if kind.__name__ not in definitions:
         definitions[kind.__name__] = {}
-        hints = get_type_hints(kind, vars(ir))
+        hints = get_type_hints(kind)
         properties = {field.name: _described(hints[field.name], definitions) for field in _carried(kind)}
         required = [
             field.name for field in _carried(kind) if field.default is MISSING and field.default_factory is MISSING

@@ -415,6 +415,18 @@ def test_the_batch_axis_is_constrained_by_the_requests(tmp_path: Path) -> None:
     assert hit(wrapper.query(attention(8, 4, 128, [2000] * 4))).latency_us == 200.0
 
 
+@pytest.mark.parametrize(("count", "seq"), [(8, 1000), (8, 2000), (1, 1000)])
+def test_a_batch_beyond_the_measured_ones_is_named(tmp_path: Path, count: int, seq: int) -> None:
+    rows = [
+        fia(8, length, 10.0, **{"Runtime batch_size": batch}) for batch, length in ((2, 1000), (4, 1000), (4, 3000))
+    ]
+    folder = write_database(tmp_path, {"FusedInferAttentionScore": rows}, FIA)
+    answer = miss(source(folder).query(attention(8, 4, 128, [seq] * count)))
+    assert answer.code == "outside_axis_boundary"
+    assert answer.details["measured_range"]["batch"] == (2.0, 4.0)
+    assert answer.details["target_axes"]["batch"] == count
+
+
 def test_quant_mode_isolates_when_the_file_has_it_and_is_noted_when_not(tmp_path: Path) -> None:
     entry = {"tensor_cast.attention.default": {**FIA["tensor_cast.attention.default"], "quant_mode": "c8"}}
     rows = [fia(8, 1000, 100.0), fia(8, 3000, 300.0)]

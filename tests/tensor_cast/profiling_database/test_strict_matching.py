@@ -78,7 +78,7 @@ def attention_row(tokens: int, batch: int, context: int, latency: float, phase: 
 
 
 def test_padding_answers_by_name_or_not_at_all(tmp_path: Path) -> None:
-    """M = 1: 10 us, M = 128: 200 us, asked 16: padded to the row of 1, or 10 + 190 * 15/127 between both."""
+    """RFC 8.1: M = 1 takes 10 us, M = 128 200 us; 16 is padded to the row of 1, or 10 + 190 * 15/127 between both."""
     rows = {MM: [product_row(1, 10.0), product_row(128, 200.0)]}
     padded = hit(database(tmp_path / "a", rows, None).query(product(16)))
     assert (padded.latency_us, padded.source) == (10.0, QuerySource.MEASURED)

@@ -133,11 +133,18 @@ def found_details(
         details["grid_quality"] = {"unique_point_count": len(merged.usable), "filtered_point_count": merged.filtered}
     if transformed:
         details |= _untransformed(found, asked, coordinates)
+    if isinstance(table, TensorTable) and (layout := table.source_layout(_rows(found))):
+        details["source_layout"] = layout
     if suspect := suspect_rows(details["matched_row_meta"]):
         details["suspect_row"] = suspect
     if found.attempts:
         details["attempts"] = [attempt.to_details() for attempt in found.attempts]
     return details
+
+
+def _rows(found: Found) -> list[int]:
+    """Every row behind an answer."""
+    return [row for vertex in found.vertices for row in found.merged.members(vertex).tolist()]
 
 
 def _vertex_rows(found: Found, vertex: int, table: TensorTable | ColumnTable) -> list[dict[str, Any]]:

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 __all__ = ["InterpolationEngine"]
 
 Search = Callable[[OperatorPath, "_Reading", Method], "Found | tuple[Attempt, ...]"]
+_Failure = tuple[Target, tuple[Attempt, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,16 +241,16 @@ class InterpolationEngine:
                 "nearest_regime_differs_in": index.nearest_mismatch(target.regime),
             }
             return KernelAttempt(table.kernel, MissReason.REGIME_KEY_UNMATCHED, details, target)
-        failed: list[tuple[Attempt, ...]] = []
+        failed: list[_Failure] = []
         readings = _readings(path, table, target, groups, failed)
         for search in question.searches(target):
             for reading in readings:
                 outcome = search(path, reading, plan.method)
                 if isinstance(outcome, Found):
                     return self._result(question, reading, outcome)
-                failed.append(outcome)
+                failed.append((reading.target, outcome))
                 if outcome and outcome[0].reason in _AMBIGUOUS:
-                    return _failed(path, table, index, target, [outcome])
+                    return _failed(path, table, index, target, failed[-1:])
         return _failed(path, table, index, target, failed)
 
     def _result(self, question: _Question, reading: _Reading, found: Found) -> QueryResult:
@@ -275,6 +276,7 @@ class InterpolationEngine:
             "interpolation_path": question.path.path_name(found.dim),
             "latency_source_attempt": "all" if label is None else f"{LABELS[label].split('_')[0]}_only",
         }
+        details |= question.path.evidence(entry, target, reading.group)
         details |= {key: value for key, value in target.notes.items() if value is not None}
         details |= _named_policy(policy, found)
         if entry.facts:
@@ -315,14 +317,14 @@ def _readings(
     table: TensorTable | ColumnTable,
     target: Target,
     groups: tuple[CandidateGroup, ...],
-    failed: list[tuple[Attempt, ...]],
+    failed: list[_Failure],
 ) -> list[_Reading]:
     """Each group as the path fits the target to it, once per latency source where sources are kept apart."""
     readings = []
     for group in path.ordered(groups):
         fitted = path.fit(target, group)
         if isinstance(fitted, MissReason):
-            failed.append((Attempt(tuple(target.axes), fitted, len(group)),))
+            failed.append((target, (Attempt(tuple(target.axes), fitted, len(group)),)))
             continue
         fitted_target, part = fitted
         readings += [_Reading(table, part, fitted_target, pick) for pick in _picks(path, table, part, fitted_target)]
@@ -396,17 +398,19 @@ def _failed(
     table: TensorTable | ColumnTable,
     index: CandidateIndex,
     target: Target,
-    failed: list[tuple[Attempt, ...]],
+    failed: list[_Failure],
 ) -> KernelAttempt:
-    deciding = deciding_attempt(failed)
+    """The kernel's failure, told of the target as the deciding attempt saw it."""
+    deciding = deciding_attempt([attempts for _, attempts in failed])
+    seen = next((one for one, attempts in failed if any(attempt is deciding for attempt in attempts)), target)
     details: dict[str, Any] = {
         "rejected_rows": dict(index.rejected),
-        "axis_attempts": [attempt.to_details() for attempts in failed for attempt in attempts],
+        "axis_attempts": [attempt.to_details() for _, attempts in failed for attempt in attempts],
     }
     groups = index.matching(target.regime, path.allow_extra, path.required(target, table))
     details |= kernels_that_ran(table, groups, target, deciding)
     reason = path.final_reason if deciding is None else deciding.reason
-    return KernelAttempt(table.kernel, reason, details, target, deciding)
+    return KernelAttempt(table.kernel, reason, details, seen, deciding)
 
 
 def _miss(question: _Question, attempts: list[KernelAttempt], exact_match: str) -> Miss:

@@ -12,7 +12,12 @@ from typing import Any, Final
 
 from tensor_cast.operators.leaf import LeafOp
 from tensor_cast.parallel import ParallelConfig
-from tensor_cast.performance_model.profiling_database.exact.agreement import fact_names, leaf_facts, row_fact
+from tensor_cast.performance_model.profiling_database.exact.agreement import (
+    fact_names,
+    leaf_facts,
+    regime_form,
+    row_fact,
+)
 from tensor_cast.performance_model.profiling_database.geometry.points import RegimeKey
 from tensor_cast.performance_model.profiling_database.interpolation_index import CandidateGroup
 from tensor_cast.performance_model.profiling_database.paths.path import Candidate, Target
@@ -47,10 +52,7 @@ def _extended(regime: RegimeKey, facts: dict[str, Any]) -> RegimeKey:
         held |= {"phase", _LENGTHS}
     if "sparse_phase" in held:
         held |= {"phase"}
-    lengths = facts.get(_LENGTHS)
-    if lengths is not None and len(set(lengths)) == 1:
-        facts = {**facts, _LENGTHS: "equal"}
-    return (*regime, *((name, facts[name]) for name in sorted(facts) if name not in held))
+    return (*regime, *((name, regime_form(name, facts[name])) for name in sorted(facts) if name not in held))
 
 
 def open_facts(target: Target, groups: Sequence[CandidateGroup], names: frozenset[str]) -> dict[str, set[Any]]:

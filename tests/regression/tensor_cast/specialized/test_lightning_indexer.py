@@ -208,14 +208,14 @@ def test_phase_and_split_are_part_of_the_values(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("tokens", [4, 8])  # a measured coordinate and one between
 def test_lengths_of_the_rows_alone_are_no_answer(tmp_path: Path, tokens: int) -> None:
-    """Ruling 6: values on one side only; the miss names the field that the question lacks."""
+    """RFC 7.2 LightningIndexer: lengths on one side only; the miss names the field that the question lacks."""
     rows = [values(4, 2, 3000, 10.0), values(16, 8, 3000, 40.0)]
     assert miss(data(tmp_path, {INDEXER: rows}).query(indexer(tokens, 1000))).code == "semantic_field_missing:kv_lens"
 
 
 @pytest.mark.parametrize("tokens", [4, 8])
 def test_lengths_of_the_question_alone_are_no_answer(tmp_path: Path, tokens: int) -> None:
-    """Ruling 6: the rows record shapes only; asking for these on purpose is possible and said."""
+    """RFC 7.2 LightningIndexer: shapes on purpose, where the rows record nothing else; the answer says so."""
     wrapper = data(tmp_path, {INDEXER: PAIR})
     asked = indexer(tokens, 1000, requests=even(2, tokens // 2, 3000))
     refused = miss(wrapper.query(asked))
@@ -228,7 +228,7 @@ def test_lengths_of_the_question_alone_are_no_answer(tmp_path: Path, tokens: int
 
 
 def test_the_views_never_mix(tmp_path: Path) -> None:
-    """Ruling 6: rows with lengths are no candidates of a question without, nor the other way round."""
+    """RFC 7.2 LightningIndexer: rows with lengths are no candidates of a question without, nor the other way round."""
     shapes = [{**item, "Runtime metadata_completeness": "profile_shapes_only"} for item in PAIR]
     wrapper = data(tmp_path, {INDEXER: [*shapes, values(8, 4, 3000, 999.0), values(32, 16, 3000, 3996.0)]})
     assert hit(wrapper.query(indexer(8, 1000))).latency_us == 20.0
@@ -251,7 +251,7 @@ def test_the_phase_separates_where_both_sides_know_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize("completeness", ["partial", "legacy", "runtime_values", "shape_grid_scene_generated", ""])
 @pytest.mark.parametrize("known", [True, False])
 def test_an_incomplete_record_is_unusable(tmp_path: Path, completeness: str, known: bool) -> None:
-    """Ruling 6: every word but `complete` and `profile_shapes_only`, and blank, is unusable in either view."""
+    """RFC 7.2 LightningIndexer: unusable records: every other word, and blank, in either view."""
     rows = [
         {**values(tokens, tokens // 2, 3000, latency), "Runtime metadata_completeness": completeness}
         for tokens, latency in ((4, 10.0), (16, 40.0))

@@ -158,6 +158,21 @@ def test_rows_with_shapes_alone_are_never_candidates(tmp_path: Path) -> None:
     assert rejected(answer) == {"sparse_phase_unknown": 3}
 
 
+@pytest.mark.parametrize("tokens", [4, 8])  # a measured coordinate and one between
+def test_lengths_on_one_side_only_are_no_answer(tmp_path: Path, tokens: int) -> None:
+    """RFC 7.2 SparseFlashAttention: lengths on one side only, the phase known on both; nobody may ask for shapes."""
+    bare = sparse(tokens, requests=Requests(explicit_phase="mixed", block_table_shape=(2, 64)))
+    of_rows = data(tmp_path / "rows", {SPARSE: PAIR})
+    assert miss(of_rows.query(bare)).code == "semantic_field_missing:kv_lens"
+    shapes = [sparse_row(n, 2.5 * n, **{"Runtime phase": "mixed"}) for n in (4, 16)]
+    of_question = data(tmp_path / "question", {SPARSE: shapes})
+    assert hit(of_question.query(bare)).latency_us == 2.5 * tokens
+    full = sparse(tokens, requests=even(2, tokens // 2, 3000))
+    assert miss(of_question.query(full)).code == "semantic_field_missing:actual_seq_lengths_kv_values"
+    asked = replace(full, attrs=(*full.attrs, ("grouping", "shapes")))
+    assert miss(of_question.query(asked)).code == "semantic_field_missing:grouping"
+
+
 def test_different_request_metadata_is_never_one_median(tmp_path: Path) -> None:
     """RFC 7.2 SparseFlashAttention: no cross-semantic median aggregation of duplicate coordinates."""
     columns = request_columns((3, 5), (3000, 3000))

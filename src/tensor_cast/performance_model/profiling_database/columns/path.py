@@ -7,19 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
-from typing import Any
+from typing import Any, Final
 
 from tensor_cast.errors import InvalidValueError, nearest
 from tensor_cast.operators.leaf import LeafOp
 from tensor_cast.performance_model.profiling_database.columns.facts import ColumnFacts, describe
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
+from tensor_cast.performance_model.profiling_database.exact.attention_evidence import attention_details
 from tensor_cast.performance_model.profiling_database.exact.context import ExactContext
+from tensor_cast.performance_model.profiling_database.interpolation_index import CandidateGroup
 from tensor_cast.performance_model.profiling_database.mapping.op_mapping import KernelPolicy, OperatorEntry
 from tensor_cast.performance_model.profiling_database.mapping.table_layout import Assumption
 from tensor_cast.performance_model.profiling_database.paths.path import Candidate, OperatorPath, Target
 from tensor_cast.performance_model.profiling_database.tables.kernel_table import ColumnTable, TensorTable
 
 __all__ = ["TabulatedPath"]
+
+
+_ATTENTION: Final = ("attention", "latent_attention", "sparse_attention")
 
 
 class TabulatedPath(OperatorPath):
@@ -33,6 +38,9 @@ class TabulatedPath(OperatorPath):
     def axis_groups(self, target: Target, table: TensorTable | ColumnTable) -> Sequence[tuple[str, ...]]:
         axes = tuple(target.axes)
         return tuple(group for size in (1, 2, 3) for group in combinations(axes, size))
+
+    def evidence(self, entry: OperatorEntry, target: Target, group: CandidateGroup) -> dict[str, Any]:
+        return attention_details(target.axes, target.regime) if entry.facts.get("family") in _ATTENTION else {}
 
     def moved(self, leaf: LeafOp, axes: Mapping[str, int], entry: OperatorEntry) -> LeafOp:
         from tensor_cast.performance_model.profiling_database.columns.facts.moves import MOVES

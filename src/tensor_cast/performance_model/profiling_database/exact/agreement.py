@@ -15,7 +15,7 @@ from tensor_cast.parallel import ParallelConfig
 from tensor_cast.performance_model.profiling_database.tables.kernel_table import TensorTable
 from tensor_cast.performance_model.profiling_database.tables.shapes import split_slots
 
-__all__ = ["agreement", "fact_names", "integers", "leaf_facts", "parse_ep_size", "row_fact"]
+__all__ = ["agreement", "fact_names", "integers", "leaf_facts", "parse_ep_size", "regime_form", "row_fact"]
 
 Reader = Callable[[str], Any]
 _UNKNOWN: Final = ("", "-1", "nan", "none", "unknown")
@@ -74,6 +74,11 @@ def leaf_facts(leaf: LeafOp, parallel: ParallelConfig) -> dict[str, Any]:
         "kv_lens": None if requests is None else requests.kv_lens,
     }
     return {name: value for name, value in known.items() if value is not None}
+
+
+def regime_form(name: str, value: Any) -> Any:
+    """A fact as a regime holds it: lengths that are all alike are `equal`."""
+    return "equal" if name == "kv_lens" and len(set(value)) == 1 else value
 
 
 def agreement(table: TensorTable, leaf: LeafOp, parallel: ParallelConfig) -> Callable[[int], bool] | None:

@@ -14,6 +14,16 @@ from tensor_cast.files.decimal_text import parse_whole
 from tensor_cast.operators.leaf import LeafOp
 from tensor_cast.operators.tensor import Shape, TensorSpec
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason, QueryResult
+from tensor_cast.performance_model.profiling_database.exact.agreement import (
+    fact_names,
+    leaf_facts,
+    regime_form,
+)
+from tensor_cast.performance_model.profiling_database.exact.attention_evidence import (
+    BATCH_AXIS_ABSENT,
+    BATCH_AXIS_CONSTRAINED,
+    attention_details,
+)
 from tensor_cast.performance_model.profiling_database.exact.context import (
     ExactContext,
     csv_missing,
@@ -28,12 +38,14 @@ __all__ = [
     "SEQUENCE_COLUMNS",
     "SEQ_TOLERANCE",
     "AttentionParams",
+    "asked_batch",
     "attention_params",
     "average_context",
     "integer_cell",
     "kv_head_count",
     "lookup_attention",
     "normalise_query",
+    "row_batch",
     "sequence_column",
     "tokens_match",
 ]
@@ -102,6 +114,22 @@ def attention_params(leaf: LeafOp) -> AttentionParams | Miss:
     )
 
 
+def asked_batch(leaf: LeafOp) -> int | None:
+    """How many requests a question holds: the first dimension of a query `(B, N, 1, D)`, else what its lengths say."""
+    query = leaf.role("query")
+    if query is not None and query.rank == 4:
+        return query.shape[0]
+    return None if leaf.requests is None else leaf.requests.count
+
+
+def row_batch(table: TensorTable, row: int) -> int | None:
+    """How many requests a row holds: `Runtime batch_size`, else the first dimension of a query `(B, N, 1, D)`."""
+    recorded = integer_cell(table, row, "Runtime batch_size")
+    query = table.row_inputs(row)[0]
+    shape = to_nd(query.shape, query.format)
+    return shape[0] if recorded is None and len(shape) == 4 else recorded
+
+
 def kv_head_count(query: TensorSpec, key: TensorSpec, sparse_mode: int) -> int:
     """KV heads of a paged `(blocks, block, heads, dim)` key, or of a BNSD key beside an unmasked BNSD query."""
     return key.shape[1] if sparse_mode == 0 and query.rank == 4 and key.rank == 4 else key.shape[-2]
@@ -133,11 +161,43 @@ def lookup_attention(
         RowMatch(row, InputRule("attention", Rank.RESHAPED)),
         leaf,
         confidence=0.9,
-        avg_seq_len=sequence_length(table, row),
-        sparse_mode=params.sparse_mode,
-        num_kv_heads=params.num_kv_heads,
-        **_inexact(params, gaps, table, row),
+        noted_later=lambda: {
+            "avg_seq_len": sequence_length(table, row),
+            "sparse_mode": params.sparse_mode,
+            "num_kv_heads": params.num_kv_heads,
+            **_inexact(params, gaps, table, row),
+            **_place(context, leaf, params, table, row),
+        },
     )
+
+
+def _place(
+    context: ExactContext, leaf: LeafOp, params: AttentionParams, table: TensorTable, row: int
+) -> dict[str, Any]:
+    """Where the question lies, told as an interpolated answer tells it; the batch is what the row knows of it."""
+    known = leaf_facts(leaf, context.parallel)
+    facts = {name: regime_form(name, known[name]) for name in sorted(known) if name in fact_names(table)}
+    facts.pop("batch", None)
+    axes: dict[str, float] = {
+        "q_tokens": params.tokens,
+        "seq": params.avg_seq_len,
+        "heads": params.heads,
+        "head_dim": params.head_dim,
+    }
+    batch, measured_batch = asked_batch(leaf), row_batch(table, row)
+    if batch is not None and measured_batch is not None:
+        axes["batch"] = batch
+    compared = {
+        "kernel_type": table.kernel,
+        "dtype": params.dtype,
+        "sparse_mode": params.sparse_mode,
+        "kv_heads": params.num_kv_heads,
+        "input_layout": params.input_layout,
+        **facts,
+    }
+    regime = tuple((name, value) for name, value in compared.items() if value is not None)
+    status = BATCH_AXIS_CONSTRAINED if "batch" in axes else BATCH_AXIS_ABSENT
+    return {**attention_details(axes, regime), "batch_axis_status": status}
 
 
 def _inexact(params: AttentionParams, gaps: tuple[int, int], table: TensorTable, row: int) -> dict[str, Any]:

@@ -125,13 +125,17 @@ def measured(
     leaf: LeafOp,
     confidence: float = 1.0,
     rule: str | None = None,
+    noted_later: Callable[[], dict[str, Any]] | None = None,
     **details: Any,
 ) -> QueryResult:
-    """The result for one measured row, or for the median of the repeats that a strict match found."""
+    """The result for one measured row, or for the median of the repeats that a strict match found.
+
+    Details that cost time are given as `noted_later`, asked for when somebody reads them.
+    """
     numbers = table.exact_latency.numbers
     rows = _representative(table, match)
     latency = numbers[match.row] if len(rows) == 1 else median(numbers[row] for row in rows)
-    evidence = _RowEvidence(context, table, match, rows, leaf, rule, latency, details)
+    evidence = _RowEvidence(context, table, match, rows, leaf, rule, latency, details, noted_later)
     return QueryResult.later(latency, confidence, QuerySource.MEASURED, evidence)
 
 
@@ -146,12 +150,16 @@ class _RowEvidence(NamedTuple):
     rule: str | None
     latency_us: float
     noted: dict[str, Any]
+    noted_later: Callable[[], dict[str, Any]] | None
 
     def details(self) -> dict[str, Any]:
         context, table, match = self.context, self.table, self.match
         metas = [table.row_meta(row, table.exact_latency) for row in self.rows]
         found = {"kernel_type": table.kernel, "exact_match": context.exact_match, **self.noted}
+        found |= {} if self.noted_later is None else self.noted_later()
         found["matched_row_meta"] = [merged_meta(metas, self.latency_us)]
+        if layout := table.source_layout(self.rows):
+            found["source_layout"] = layout
         if suspect := suspect_rows(metas):
             found["suspect_row"] = suspect
         changes = [] if context.strict else describe_changes(table, match, self.leaf)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tensor_cast.operators.leaf import LeafOp
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
@@ -19,6 +19,13 @@ from tensor_cast.performance_model.profiling_database.exact.attention import (
     sequence_column,
     sequence_length,
     tokens_match,
+)
+from tensor_cast.performance_model.profiling_database.exact.attention_evidence import (
+    BATCH_AXIS_ABSENT,
+    BATCH_AXIS_CONSTANT,
+    BATCH_AXIS_CONSTRAINED,
+    BATCH_AXIS_FILTERED,
+    attention_details,
 )
 from tensor_cast.performance_model.profiling_database.exact.context import ExactContext
 from tensor_cast.performance_model.profiling_database.geometry.sweep_filter import near
@@ -118,13 +125,20 @@ class DenseAttentionPath(OperatorPath):
         if batch is None:
             without = group.lacking("batch")
             if len(without):
-                notes = {**target.notes, "batch_axis_status": "batch_axis_filtered"}
+                dropped = {"dropped_batched_candidates": len(group) - len(without)}
+                notes = {**target.notes, "batch_axis_status": BATCH_AXIS_FILTERED, **dropped}
                 return replace(target, notes=notes), without
             values = set(group.points.axes["batch"].tolist())
             if len(values) > 1:
                 return MissReason.BATCH_AXIS_UNCONSTRAINED
             batch = values.pop()
         return replace(target, axes={**target.axes, "batch": float(batch)}), group
+
+    def evidence(self, entry: OperatorEntry, target: Target, group: CandidateGroup) -> dict[str, Any]:
+        status = BATCH_AXIS_CONSTANT if target.notes.get("batch") is None else BATCH_AXIS_CONSTRAINED
+        known = "batch" in group.points.axes
+        found = attention_details(target.axes, target.regime, target.roots)
+        return found | {"batch_axis_status": status if known else BATCH_AXIS_ABSENT}
 
     def targets(
         self,

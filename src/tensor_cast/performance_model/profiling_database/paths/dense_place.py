@@ -11,13 +11,14 @@ from typing import Any, Final
 
 from tensor_cast.dtypes import profile_dtype
 from tensor_cast.operators.leaf import LeafOp
-from tensor_cast.operators.tensor import TensorSpec
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
 from tensor_cast.performance_model.profiling_database.exact.attention import (
+    asked_batch,
     average_context,
     integer_cell,
     kv_head_count,
     normalise_query,
+    row_batch,
     sequence_length,
 )
 from tensor_cast.performance_model.profiling_database.geometry.points import RegimeKey
@@ -58,7 +59,7 @@ def dense_target(
         ("input_layout", layout),
     ]
     quant_mode = policy.quant_mode or entry.quant_mode or leaf.attributes.get("quant_mode")
-    notes: dict[str, Any] = {"batch": _batch(leaf, query)}
+    notes: dict[str, Any] = {"batch": asked_batch(leaf)}
     if quant_mode is not None:
         regime.append(("quant_mode", str(quant_mode)))
         if "Runtime quant_mode" not in table.extra:
@@ -74,12 +75,6 @@ def _sparse_mode(leaf: LeafOp, layout: str) -> int | None:
     if isinstance(given, int):
         return given
     return 0 if layout == "BNSD_NBSD" else 3
-
-
-def _batch(leaf: LeafOp, query: TensorSpec) -> int | None:
-    if query.rank == 4:
-        return query.shape[0]
-    return None if leaf.requests is None else leaf.requests.count
 
 
 def _axes(tokens: int, heads: int, head_dim: int, seq: int, policy: KernelPolicy) -> dict[str, float]:
@@ -100,10 +95,7 @@ def dense_candidate(table: TensorTable, row: int, policy: KernelPolicy) -> Candi
         return "q_shape_normalize_failed"
     tokens, heads, head_dim = normal
     axes = _axes(tokens, heads, head_dim, seq, policy)
-    batch = integer_cell(table, row, "Runtime batch_size")
-    if batch is None and len(shape) == 4:
-        batch = shape[0]
-    if batch is not None:
+    if (batch := row_batch(table, row)) is not None:
         axes["batch"] = float(batch)
     return Candidate(axes, _row_regime(table, row, query.dtype))
 
@@ -138,7 +130,7 @@ def per_request_target(leaf: LeafOp, target: Target) -> Target | Miss | None:
     axes = {**target.axes, "batch": float(count)}
     del axes["q_tokens"]
     regime = (*target.regime, ("new_tokens", _new_tokens(query, context)))
-    return Target(axes, regime, notes=target.notes, view=PER_REQUEST)
+    return Target(axes, regime, notes=target.notes, view=PER_REQUEST, roots=target.roots)
 
 
 def per_request_candidate(candidate: Candidate, length: int) -> Candidate | None:

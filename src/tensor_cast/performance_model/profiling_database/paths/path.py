@@ -189,6 +189,10 @@ class OperatorPath(ABC):
             possible &= pairs.hold(varied)
         return possible
 
+    def evidence(self, entry: OperatorEntry, target: Target, group: CandidateGroup) -> dict[str, Any]:
+        """What an answer from this group says of its question besides the facts that every answer states."""
+        return {}
+
     def path_name(self, dim: int) -> str:
         """The name recorded as `interpolation_path`."""
         return f"{self.name}_{dim}d" if dim else self.name

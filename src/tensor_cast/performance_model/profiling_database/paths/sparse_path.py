@@ -5,14 +5,16 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Collection, Hashable, Mapping
 from dataclasses import replace
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from tensor_cast.errors import InvalidValueError
 from tensor_cast.operators.leaf import LeafOp, Requests
 from tensor_cast.operators.tensor import Shape
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
+from tensor_cast.performance_model.profiling_database.exact.attention_evidence import attention_details
 from tensor_cast.performance_model.profiling_database.exact.context import ExactContext
 from tensor_cast.performance_model.profiling_database.geometry.points import RegimeKey
+from tensor_cast.performance_model.profiling_database.interpolation_index import CandidateGroup
 from tensor_cast.performance_model.profiling_database.mapping.op_mapping import KernelPolicy, OperatorEntry
 from tensor_cast.performance_model.profiling_database.paths.moving import (
     at_role,
@@ -139,6 +141,9 @@ class SparsePath(OperatorPath):
         if view == VALUES:
             return Candidate(self.axes(place), regime, place.identity)
         return Candidate(self.axes(place), regime, agree_within=_REPEATS_AGREE)
+
+    def evidence(self, entry: OperatorEntry, target: Target, group: CandidateGroup) -> dict[str, Any]:
+        return attention_details(target.axes, target.regime)
 
     @abstractmethod
     def axes(self, place: SparsePlace) -> dict[str, float]:

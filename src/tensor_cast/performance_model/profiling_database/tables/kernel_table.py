@@ -49,6 +49,7 @@ CANDIDATE_LATENCY_COLUMNS: Final = (
     DURATION,
 )
 LEGACY_LATENCY_COLUMNS: Final[dict[str, str]] = {"MicroBench Duration(us)": AVERAGE}
+INPUT_LAYOUT: Final = "Runtime input_layout"
 _Logical = Sequence[tuple[TensorSpec, ...]]
 LABELS: Final = ("selected_column", "fallback_column", "unlabelled")
 
@@ -180,6 +181,19 @@ class TensorTable:
         values = self.extra.get(column)
         text = values[row] if values is not None else ""
         return text or None
+
+    def source_layout(self, rows: Iterable[int]) -> str | None:
+        """How the inputs of these rows lie, where it is known; several layouts are parted by `, `.
+
+        `Runtime input_layout` in tables that have it (`TND`), else the storage formats of the filled slots (`ND;ND`).
+        """
+        names = {self._layout(row): None for row in rows}
+        return ", ".join(name for name in names if name) or None
+
+    def _layout(self, row: int) -> str | None:
+        if INPUT_LAYOUT in self.extra:
+            return self.cell(row, INPUT_LAYOUT)
+        return ";".join(spec.format for spec in self.row_inputs(row))
 
     @cached_property
     def exact_latency(self) -> LatencyChoice:
