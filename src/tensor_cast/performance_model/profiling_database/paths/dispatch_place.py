@@ -13,8 +13,9 @@ from tensor_cast.dtypes import operand_dtype, profile_dtype
 from tensor_cast.leaf import LeafOp, Shape, TensorSpec
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
 from tensor_cast.performance_model.profiling_database.exact.agreement import parse_ep_size
+from tensor_cast.performance_model.profiling_database.exact.low_precision import INT4
 from tensor_cast.performance_model.profiling_database.kernel_table import TensorTable
-from tensor_cast.performance_model.profiling_database.paths.packing import INT4, whole_experts
+from tensor_cast.performance_model.profiling_database.paths.packing import whole_experts
 from tensor_cast.performance_model.profiling_database.points import RegimeKey
 from tensor_cast.performance_model.profiling_database.shapes import to_nd
 

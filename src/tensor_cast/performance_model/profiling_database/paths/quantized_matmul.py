@@ -13,6 +13,7 @@ from tensor_cast.errors import InvalidValueError
 from tensor_cast.leaf import LeafOp, TensorSpec
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
 from tensor_cast.performance_model.profiling_database.exact.context import ExactContext
+from tensor_cast.performance_model.profiling_database.exact.low_precision import contradicts
 from tensor_cast.performance_model.profiling_database.interpolation_index import CandidateGroup
 from tensor_cast.performance_model.profiling_database.kernel_table import ColumnTable, TensorTable
 from tensor_cast.performance_model.profiling_database.op_mapping import KernelPolicy, OperatorEntry
@@ -29,7 +30,6 @@ from tensor_cast.performance_model.profiling_database.paths.moving import (
     tensor_places,
 )
 from tensor_cast.performance_model.profiling_database.paths.packing import (
-    contradicts,
     packing,
     packing_of_row,
     whole_weight,
