@@ -35,6 +35,11 @@ _DFC_SCALED: Final = (
     "x expert_indices gmm1_weight[] gmm1_scale[]? gmm1_x_scale[]? gmm1_bias[]? gmm1_out_dtype= "
     "gmm2_weight[] gmm2_scale[]? gmm2_x_scale[]? gmm2_bias[]? gmm2_out_dtype= rank= rank_group="
 )
+_GROUPED: Final = "x[] weight[] bias[]?"
+_GROUPED_STATIC: Final = "x[] weight[] w_scale[] w_offset[]? x_scale[] x_offset[]? bias[]? out_dtype="
+_GROUPED_SCALED: Final = "x[] weight[] w_scale[] x_scale[] bias[]? out_dtype="
+_SCALES: Final = ("float32", "float16", "bfloat16", "float8_e8m0fnu")
+_FOUR_BITS: Final = ("int4", "float4", "float4_e2m1fn_x2")
 
 _TABLE: Final[dict[str, str]] = {
     # attention and cache
@@ -94,6 +99,16 @@ _TABLE: Final[dict[str, str]] = {
     "tensor_cast.init_routing_v2": "x topk_indices",
     "tensor_cast.unpermute_tokens": "x topk_indices",
     "tensor_cast.fused_experts": "x topk_indices gmm1_weight[] gmm2_weight[]",
+    "tensor_cast.grouped_matmul": _GROUPED,
+    "tensor_cast.grouped_matmul_swiglu": _GROUPED,
+    "tensor_cast.grouped_matmul_quant": _GROUPED_STATIC,
+    "tensor_cast.grouped_matmul_quant_swiglu": _GROUPED_STATIC,
+    "tensor_cast.grouped_matmul_quant_int4": _GROUPED_STATIC,
+    "tensor_cast.grouped_matmul_quant_int4_swiglu": _GROUPED_STATIC,
+    "tensor_cast.grouped_matmul_fp8": _GROUPED_SCALED,
+    "tensor_cast.grouped_matmul_fp8_swiglu": _GROUPED_SCALED,
+    "tensor_cast.grouped_matmul_mxfp4": _GROUPED_SCALED,
+    "tensor_cast.grouped_matmul_mxfp4_swiglu": _GROUPED_SCALED,
     "tensor_cast.moe_gating_top_k_softmax": "x top_k=",
     "tensor_cast.dispatch_ffn_combine": (
         "x expert_indices gmm1_weight[] gmm1_bias[]? gmm2_weight[] gmm2_bias[]? rank= rank_group="
@@ -147,16 +162,53 @@ def assign_roles(operator: str, specs: tuple[TensorSpec, ...]) -> tuple[TensorSp
 
     Explicit roles are kept.  With as many tensors as required arguments the optional ones are taken as absent; with
     more, optional arguments are filled from the left.  A list argument takes an equal share of the tensors; where lists
-    of vectors (scales, offsets, biases) may follow each list of weights, the matrices are the weights.
+    of vectors (scales, offsets, biases) may follow each list of weights, the matrices are the weights.  Of a grouped
+    product, whose arguments are lists throughout, dtypes and ranks tell how many activations stand before the weights.
     """
     arguments = signature(operator)
     if arguments is None or all(spec.role for spec in specs):
         return specs
     taken = {spec.role for spec in specs if spec.role}
     free = [argument for argument in arguments if argument.is_tensor and argument.name not in taken]
-    ranks = [spec.rank for spec in specs if not spec.role]
-    roles = iter(_fill_lists(free, ranks) if any(a.is_list for a in free) else _fill(free, len(ranks)))
+    bare = tuple(spec for spec in specs if not spec.role)
+    roles = iter(_named(free, bare))
     return tuple(spec if spec.role else replace(spec, role=next(roles, "")) for spec in specs)
+
+
+def _named(arguments: list[Argument], specs: tuple[TensorSpec, ...]) -> list[str]:
+    if [argument.name for argument in arguments[:2] if argument.is_list] == ["x", "weight"]:
+        return _fill_grouped(arguments, specs)
+    if any(argument.is_list for argument in arguments):
+        return _fill_lists(arguments, [spec.rank for spec in specs])
+    return _fill(arguments, len(specs))
+
+
+def _fill_grouped(arguments: list[Argument], specs: tuple[TensorSpec, ...]) -> list[str]:
+    """Roles of a grouped product: activations, as many weights or one stack of them, then lists of their number."""
+    activations, weights = _grouped_counts(specs)
+    if not weights:
+        return []
+    roles = [arguments[0].name] * activations + [arguments[1].name] * weights
+    lists, odd = divmod(len(specs) - len(roles), weights)
+    rest = [] if odd else _fill(arguments[2:], lists)[:lists]
+    return roles + [name for name in rest for _ in range(weights)]
+
+
+def _grouped_counts(specs: tuple[TensorSpec, ...]) -> tuple[int, int]:
+    """How many activations stand in front, and how many weights follow."""
+    matrices = next((i for i, spec in enumerate(specs) if spec.rank < 2), len(specs))
+    stacked = next((i for i in range(1, matrices) if specs[i].rank > 2), None)
+    if stacked is not None:
+        return stacked, 1
+    if matrices < 2:
+        return 0, 0
+    alike = next((i for i in range(matrices) if specs[i].dtype != specs[0].dtype), matrices)
+    other = specs[alike].dtype if alike < matrices else ""
+    follow = next((i for i in range(alike, matrices) if specs[i].dtype != other), matrices) - alike
+    scales = (*_SCALES, "uint8") if specs[0].dtype in _FOUR_BITS else _SCALES
+    if follow >= alike and other not in scales:
+        return alike, alike
+    return (alike // 2, alike // 2) if alike % 2 == 0 else (1, 1)
 
 
 def _fill(arguments: list[Argument], count: int) -> list[str]:

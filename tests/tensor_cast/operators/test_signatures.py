@@ -136,3 +136,44 @@ def test_lists_that_do_not_divide_stay_unnamed(rest: list[tuple[tuple[int, ...],
 def test_a_lone_activation_is_still_the_activation() -> None:
     assert roles(QUANT, [X]) == ["x"]
     assert roles(QUANT, []) == []
+
+
+GROUPED = "tensor_cast.grouped_matmul_quant_int4.default"
+TOKENS, EXPERT, STACK = ((3, 32), "int8"), ((16, 8), "int8"), ((4, 16, 8), "int8")
+ROW_SCALE, COLUMN_SCALE, OFFSET = ((3, 1), "float32"), ((8,), "float32"), ((8,), "int8")
+
+
+@pytest.mark.parametrize(
+    ("tensors", "expected"),
+    [
+        ([TOKENS, STACK], ["x", "weight"]),
+        ([TOKENS, EXPERT], ["x", "weight"]),
+        ([TOKENS, ((4, 32, 16), "int4")], ["x", "weight"]),
+        ([TOKENS] * 4 + [EXPERT] * 4, ["x"] * 4 + ["weight"] * 4),
+        ([((3, 32), "bf16")] * 2 + [EXPERT] * 2, ["x"] * 2 + ["weight"] * 2),  # another dtype tells them apart
+        ([TOKENS] * 2 + [((32, 8), "int4")] * 2, ["x"] * 2 + ["weight"] * 2),
+        ([TOKENS, STACK, ((4, 8), "float32"), ROW_SCALE], ["x", "weight", "w_scale", "x_scale"]),
+        ([TOKENS, EXPERT, COLUMN_SCALE, OFFSET, ROW_SCALE], ["x", "weight", "w_scale", "w_offset", "x_scale"]),
+        (
+            [TOKENS] * 2 + [EXPERT] * 2 + [COLUMN_SCALE] * 2 + [ROW_SCALE] * 2,
+            ["x"] * 2 + ["weight"] * 2 + ["w_scale"] * 2 + ["x_scale"] * 2,
+        ),
+        ([TOKENS], [""]),
+        ([((3,), "int8"), STACK], ["", ""]),
+    ],
+)
+def test_grouped_products_tell_activations_from_weights(
+    tensors: list[tuple[tuple[int, ...], str]], expected: list[str]
+) -> None:
+    assert roles(GROUPED, tensors) == expected
+
+
+def test_packed_experts_hold_int4() -> None:
+    leaf = LeafOp.build(GROUPED, [TOKENS] * 2 + [EXPERT] * 2)
+    assert leaf.tensor_dtypes == ("int8", "int8", "int4", "int4")
+
+
+def test_scales_of_four_bit_floats_are_no_weights() -> None:
+    x, weight, scale = ((3, 32), "float4"), ((32, 8), "float4"), ((8, 1), "uint8")
+    found = roles("tensor_cast.grouped_matmul_mxfp4.default", [x, weight, scale, scale])
+    assert found == ["x", "weight", "w_scale", "x_scale"]

@@ -25,7 +25,14 @@ FIA, FIA_OP = "FusedInferAttentionScore", "tensor_cast.attention.default"
 FIA_ENTRY = {FIA_OP: {"kernel_type": FIA, "query_mode": "attention_special"}}
 SQRT = {FIA: {"axis_transform": "sqrt_seq"}}
 KEYS = ("attention_axes", "axes_pre_transform", "target_regime_key", "batch_axis_status", "source_layout")
-REGIME = {"kernel_type": FIA, "dtype": "DT_BF16", "sparse_mode": 3, "kv_heads": 1, "input_layout": "TND"}
+REGIME = {
+    "kernel_type": FIA,
+    "dtype": "DT_BF16",
+    "sparse_mode": 3,
+    "kv_heads": 1,
+    "input_layout": "TND",
+    "kv_precision": "wide",
+}
 
 
 def fia(query: str, seq: int, latency: float, **columns: Any) -> dict[str, Any]:

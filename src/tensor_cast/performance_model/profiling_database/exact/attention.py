@@ -29,6 +29,7 @@ from tensor_cast.performance_model.profiling_database.exact.context import (
     csv_missing,
     measured,
 )
+from tensor_cast.performance_model.profiling_database.exact.low_precision import cache_precision
 from tensor_cast.performance_model.profiling_database.exact.matching import InputRule, Rank
 from tensor_cast.performance_model.profiling_database.exact.row_index import RowMatch
 from tensor_cast.performance_model.profiling_database.tables.kernel_table import TensorTable
@@ -39,6 +40,7 @@ __all__ = [
     "SEQ_TOLERANCE",
     "AttentionParams",
     "asked_batch",
+    "asked_cache_precision",
     "attention_params",
     "average_context",
     "integer_cell",
@@ -66,6 +68,7 @@ class AttentionParams:
     sparse_mode: int | None = 3
     num_kv_heads: int | None = None
     input_layout: str | None = None
+    kv_precision: str | None = None
 
 
 def normalise_query(shape: Shape, head_dim: int) -> Shape | None:
@@ -109,9 +112,14 @@ def attention_params(leaf: LeafOp) -> AttentionParams | Miss:
     tokens, heads, head_dim = normal
     given = leaf.attributes.get("sparse_mode")
     sparse_mode = given if isinstance(given, int) else 3
-    return AttentionParams(
-        tokens, heads, head_dim, dtype, context_length, sparse_mode, kv_head_count(query, key, sparse_mode), layout
-    )
+    kv_heads = kv_head_count(query, key, sparse_mode)
+    precision = asked_cache_precision(key)
+    return AttentionParams(tokens, heads, head_dim, dtype, context_length, sparse_mode, kv_heads, layout, precision)
+
+
+def asked_cache_precision(key: TensorSpec) -> str:
+    """The precision of a question's KV cache, as a row tells its own."""
+    return cache_precision(profile_dtype(key.dtype) or key.dtype.upper())
 
 
 def asked_batch(leaf: LeafOp) -> int | None:
@@ -193,6 +201,7 @@ def _place(
         "sparse_mode": params.sparse_mode,
         "kv_heads": params.num_kv_heads,
         "input_layout": params.input_layout,
+        "kv_precision": params.kv_precision,
         **facts,
     }
     regime = tuple((name, value) for name, value in compared.items() if value is not None)
@@ -276,6 +285,9 @@ class _ContextIndex:
         ):
             if value is not None and column in table.extra and integer_cell(table, row, column) != value:
                 return False
+        cache = table.row_inputs(row)[1:2]
+        if params.kv_precision is not None and cache and cache_precision(cache[0].dtype) != params.kv_precision:
+            return False
         layout = table.cell(row, "Runtime input_layout")
         return layout is None or params.input_layout is None or layout == params.input_layout
 

@@ -21,6 +21,7 @@ from tensor_cast.performance_model.profiling_database.data_source import (
 )
 from tensor_cast.performance_model.profiling_database.exact.attention import (
     AttentionParams,
+    asked_cache_precision,
     average_context,
     lookup_attention,
 )
@@ -85,7 +86,7 @@ def _decomposed(context: ExactContext, leaf: LeafOp, entry: OperatorEntry) -> Qu
     hits: list[tuple[str, QueryResult]] = []
     missed: list[str] = []
     for part in children:
-        found = _child(context, part)
+        found = _child(context, part, leaf.role("kv_cache"))
         if isinstance(found, QueryResult):
             hits.append((str(found.details["kernel_type"]), found))
         elif part.is_attention:
@@ -108,7 +109,8 @@ def _decomposed(context: ExactContext, leaf: LeafOp, entry: OperatorEntry) -> Qu
     return replace(partial, source=QuerySource.PARTIAL, details=details)
 
 
-def _child(context: ExactContext, part: SubKernel) -> QueryResult | Miss:
+def _child(context: ExactContext, part: SubKernel, cache: TensorSpec | None) -> QueryResult | Miss:
+    """A child's answer; attention in absorbed form reads the parent's cache, else keys of the query's dtype."""
     if not part.is_attention:
         return lookup_compute(context, part.leaf, part.kernels, part.input_count)
     query = part.leaf.inputs[0]
@@ -119,7 +121,10 @@ def _child(context: ExactContext, part: SubKernel) -> QueryResult | Miss:
     if isinstance(length, Miss):
         return length
     tokens, heads, width = query.shape
-    params = AttentionParams(tokens, heads, width, dtype, length, part.sparse_mode, part.num_kv_heads)
+    precision = asked_cache_precision(cache) if cache is not None and part.sparse_mode == 0 else None
+    params = AttentionParams(
+        tokens, heads, width, dtype, length, part.sparse_mode, part.num_kv_heads, kv_precision=precision
+    )
     return lookup_attention(context, part.leaf, part.kernels, params)
 
 

@@ -21,8 +21,14 @@ from tensor_cast.performance_model.profiling_database.exact.context import (
     profile_inputs,
     rescaled,
 )
+from tensor_cast.performance_model.profiling_database.exact.low_precision import (
+    PRODUCTS,
+    contradiction,
+    output_agreement,
+    weight_forms,
+)
 from tensor_cast.performance_model.profiling_database.exact.matching import InputRule, Rank
-from tensor_cast.performance_model.profiling_database.exact.row_index import RowMatch
+from tensor_cast.performance_model.profiling_database.exact.row_index import Accept, RowMatch
 from tensor_cast.performance_model.profiling_database.mapping.op_mapping import OperatorEntry
 from tensor_cast.performance_model.profiling_database.tables.kernel_table import TensorTable
 from tensor_cast.performance_model.profiling_database.tables.shapes import (
@@ -37,8 +43,26 @@ def lookup_compute(
     context: ExactContext, leaf: LeafOp, kernels: tuple[str, ...], input_count: int | None
 ) -> QueryResult | Miss:
     """The best row of the first kernel that has one."""
+    if leaf.name not in PRODUCTS:
+        return _lookup_form(context, leaf, leaf, kernels, input_count)
+    wrong = contradiction(leaf)
+    found: QueryResult | Miss = Miss(
+        MissReason.SHAPE_MISMATCH,
+        details={"attempted_kernel_types": list(kernels), **(wrong or {"cause": "packed_weight_unreadable"})},
+    )
+    for form in () if wrong else weight_forms(leaf):
+        found = _lookup_form(context, leaf, form, kernels, input_count)
+        if isinstance(found, QueryResult):
+            break
+    return found
+
+
+def _lookup_form(
+    context: ExactContext, leaf: LeafOp, form: LeafOp, kernels: tuple[str, ...], input_count: int | None
+) -> QueryResult | Miss:
+    """A row of the operator as `form` spells it."""
     strict = context.strict
-    shapes, dtypes = leaf.tensor_shapes[:input_count], profile_dtypes(leaf.tensor_dtypes[:input_count], strict)
+    shapes, dtypes = form.tensor_shapes[:input_count], profile_dtypes(form.tensor_dtypes[:input_count], strict)
     inputs: tuple[TensorSpec, ...] | None = None
     found_table = False
     for kernel in kernels:
@@ -46,16 +70,22 @@ def lookup_compute(
         if index is None:
             continue
         found_table = True
-        accept = context.agreement(index.table, leaf)
+        accept = _both(context.agreement(index.table, leaf), output_agreement(index.table, leaf))
         match = None if dtypes is None or strict or accept is not None else index.identical(shapes, dtypes)
         if match is None:
-            inputs = inputs or profile_inputs(leaf, input_count, strict=strict)
+            inputs = inputs or profile_inputs(form, input_count, strict=strict)
             match = None if inputs is None else index.find(inputs, accept)
         if match is not None:
             return measured(context, index.table, match, leaf)
     if not found_table:
         return csv_missing(context, kernels)
     return _no_row(leaf, kernels, inputs)
+
+
+def _both(first: Accept | None, second: Accept | None) -> Accept | None:
+    if first is None or second is None:
+        return first or second
+    return lambda row: first(row) and second(row)
 
 
 def _no_row(leaf: LeafOp, kernels: tuple[str, ...], inputs: tuple[TensorSpec, ...] | None) -> Miss:

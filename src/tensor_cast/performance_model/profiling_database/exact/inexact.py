@@ -25,9 +25,9 @@ def describe_changes(table: TensorTable, match: RowMatch, leaf: LeafOp) -> list[
         for i, (asked, row) in enumerate(zip(match.asked, held, strict=False)):
             changes.update(dict.fromkeys(_dimensions(table.kernel, i, asked, row)))
     dtypes = dict.fromkeys(row.dtype for row in held)
-    for spec in leaf.tensors[: len(held)]:
-        if profile_dtype(spec.dtype, strict=True) not in dtypes:
-            changes[f"dtype {'/'.join(dtypes)} -> {spec.dtype}"] = None
+    for dtype in leaf.tensor_dtypes[: len(held)]:
+        if profile_dtype(dtype, strict=True) not in dtypes:
+            changes[f"dtype {'/'.join(dtypes)} -> {dtype}"] = None
     return list(changes)
 
 

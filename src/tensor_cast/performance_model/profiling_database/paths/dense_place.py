@@ -11,9 +11,11 @@ from typing import Any, Final
 
 from tensor_cast.dtypes import profile_dtype
 from tensor_cast.operators.leaf import LeafOp
+from tensor_cast.operators.tensor import TensorSpec
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
 from tensor_cast.performance_model.profiling_database.exact.attention import (
     asked_batch,
+    asked_cache_precision,
     average_context,
     integer_cell,
     kv_head_count,
@@ -21,6 +23,7 @@ from tensor_cast.performance_model.profiling_database.exact.attention import (
     row_batch,
     sequence_length,
 )
+from tensor_cast.performance_model.profiling_database.exact.low_precision import cache_precision
 from tensor_cast.performance_model.profiling_database.geometry.points import RegimeKey
 from tensor_cast.performance_model.profiling_database.mapping.op_mapping import KernelPolicy, OperatorEntry
 from tensor_cast.performance_model.profiling_database.paths.path import Candidate, Target
@@ -57,6 +60,7 @@ def dense_target(
         ("sparse_mode", sparse_mode),
         ("kv_heads", kv_heads),
         ("input_layout", layout),
+        ("kv_precision", asked_cache_precision(key)),
     ]
     quant_mode = policy.quant_mode or entry.quant_mode or leaf.attributes.get("quant_mode")
     notes: dict[str, Any] = {"batch": asked_batch(leaf)}
@@ -97,11 +101,13 @@ def dense_candidate(table: TensorTable, row: int, policy: KernelPolicy) -> Candi
     axes = _axes(tokens, heads, head_dim, seq, policy)
     if (batch := row_batch(table, row)) is not None:
         axes["batch"] = float(batch)
-    return Candidate(axes, _row_regime(table, row, query.dtype))
+    return Candidate(axes, _row_regime(table, row, inputs))
 
 
-def _row_regime(table: TensorTable, row: int, dtype: str) -> RegimeKey:
-    regime: list[tuple[str, Any]] = [("kernel_type", table.kernel), ("dtype", dtype)]
+def _row_regime(table: TensorTable, row: int, inputs: tuple[TensorSpec, ...]) -> RegimeKey:
+    regime: list[tuple[str, Any]] = [("kernel_type", table.kernel), ("dtype", inputs[0].dtype)]
+    if len(inputs) > 1:
+        regime.append(("kv_precision", cache_precision(inputs[1].dtype)))
     for name, column in (("sparse_mode", "Runtime sparse_mode"), ("kv_heads", "Runtime num_key_value_heads")):
         if column in table.extra:
             value = integer_cell(table, row, column)

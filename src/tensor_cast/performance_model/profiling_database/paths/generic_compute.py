@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, Final
 
 from tensor_cast.errors import InvalidValueError
 from tensor_cast.operators.leaf import LeafOp
 from tensor_cast.operators.tensor import Shape, TensorSpec
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
 from tensor_cast.performance_model.profiling_database.exact.context import ExactContext
+from tensor_cast.performance_model.profiling_database.exact.low_precision import (
+    QUANTISERS,
+    contradiction,
+    quantised_to,
+    weight_forms,
+)
 from tensor_cast.performance_model.profiling_database.exact.matching import normalised_forms
 from tensor_cast.performance_model.profiling_database.geometry.points import RegimeKey
 from tensor_cast.performance_model.profiling_database.mapping.op_mapping import KernelPolicy, OperatorEntry
@@ -31,6 +38,8 @@ from tensor_cast.performance_model.profiling_database.tables.shapes import strip
 
 __all__ = ["GenericComputePath"]
 
+_QUANTISED_TO: Final = "quantised_to"
+
 
 class GenericComputePath(OperatorPath):
     """`axis_0`, the first dimension of the first input; or, by policy, `output_numel`."""
@@ -39,13 +48,14 @@ class GenericComputePath(OperatorPath):
     final_reason = MissReason.CANDIDATE_GROUP_FAILED
     table_missing = MissReason.COMPUTE_CSV_NOT_FOUND
     source_pure = True
+    allow_extra = frozenset({_QUANTISED_TO})
 
     def exact_coordinates(self, target: Target) -> bool:
         """Strict matching only: `axis_0` and the rest of the shapes are the operator, an element count is not."""
         return self.strict and "axis_0" in target.axes
 
     def index_key(self, entry: OperatorEntry, policy: KernelPolicy) -> tuple[Hashable, ...]:
-        return (self.name, entry.tc_input_count, policy.generic_axis)
+        return (self.name, entry.tc_input_count, policy.generic_axis, entry.name in QUANTISERS)
 
     def axis_groups(self, target: Target, table: TensorTable | ColumnTable) -> Sequence[tuple[str, ...]]:
         return (tuple(target.axes),)
@@ -78,26 +88,46 @@ class GenericComputePath(OperatorPath):
         policy: KernelPolicy,
     ) -> tuple[Target, ...] | Miss:
         """One target per form in which the kernel may have recorded the inputs."""
-        tensors = leaf_tensors(leaf, entry.tc_input_count, strict=self.strict)
-        if tensors is None:
-            detail = {"cause": str(MissReason.GENERIC_COMPUTE_DTYPE_UNAVAILABLE)}
-            return Miss(MissReason.COMPUTE_TARGET_UNAVAILABLE, table.kernel, detail)
+        described = self._forms(leaf, entry, table.kernel)
+        if isinstance(described, dict):
+            return Miss(MissReason.COMPUTE_TARGET_UNAVAILABLE, table.kernel, described)
         outputs = tuple(spec.shape for spec in leaf.outputs)
+        wanted = _quantised(quantised_to(leaf))
         targets = []
-        for form in normalised_forms(table.kernel, tensors):
+        for form in described:
             place = _place(table.kernel, form, outputs, policy.generic_axis)
             if isinstance(place, str):
                 return Miss(MissReason.COMPUTE_TARGET_UNAVAILABLE, table.kernel, {"cause": place})
-            targets.append(Target(*place))
+            targets.append(Target(place[0], (*place[1], *wanted)))
         return tuple(targets)
+
+    def _forms(self, leaf: LeafOp, entry: OperatorEntry, kernel: str) -> list[tuple[TensorSpec, ...]] | dict[str, Any]:
+        """The inputs as rows may hold them, or the details of the miss."""
+        if wrong := contradiction(leaf):
+            return wrong
+        forms: list[tuple[TensorSpec, ...]] = []
+        for spelled in weight_forms(leaf):
+            tensors = leaf_tensors(spelled, entry.tc_input_count, strict=self.strict)
+            if tensors is None:
+                return {"cause": str(MissReason.GENERIC_COMPUTE_DTYPE_UNAVAILABLE)}
+            forms += normalised_forms(kernel, tensors)
+        return forms or {"cause": "packed_weight_unreadable"}
 
     def candidate(
         self, table: TensorTable, row: int, entry: OperatorEntry, policy: KernelPolicy, view: str = ""
     ) -> Candidate | str:
         tensors = row_tensors(table, row, entry.tc_input_count)
-        outputs = tuple(spec.shape for spec in table.row_outputs(row) or ())
-        place = _place(table.kernel, tensors, outputs, policy.generic_axis)
-        return place if isinstance(place, str) else Candidate(*place)
+        outputs = table.row_outputs(row) or ()
+        place = _place(table.kernel, tensors, tuple(spec.shape for spec in outputs), policy.generic_axis)
+        if isinstance(place, str):
+            return place
+        held = outputs[0].dtype if outputs and entry.name in QUANTISERS else None
+        return Candidate(place[0], (*place[1], *_quantised(held)))
+
+
+def _quantised(name: str | None) -> RegimeKey:
+    """What a quantising operator or its row puts out, as a regime field where it is known."""
+    return () if name is None else ((_QUANTISED_TO, name),)
 
 
 def _bare(shape: Shape) -> Shape:

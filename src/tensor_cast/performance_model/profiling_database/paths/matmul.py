@@ -10,6 +10,7 @@ from tensor_cast.operators.leaf import LeafOp
 from tensor_cast.operators.tensor import Shape, TensorSpec
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
 from tensor_cast.performance_model.profiling_database.exact.context import ExactContext
+from tensor_cast.performance_model.profiling_database.exact.low_precision import contradiction, weight_forms
 from tensor_cast.performance_model.profiling_database.exact.matching import dtype_key
 from tensor_cast.performance_model.profiling_database.geometry.points import RegimeKey
 from tensor_cast.performance_model.profiling_database.interpolation_index import CandidateGroup
@@ -126,7 +127,8 @@ class MatmulPath(OperatorPath):
         table: TensorTable | ColumnTable,
         policy: KernelPolicy,
     ) -> tuple[Target, ...] | Miss:
-        tensors = leaf_tensors(leaf, entry.tc_input_count, strict=self.strict)
+        spelled = () if contradiction(leaf) else weight_forms(leaf)
+        tensors = leaf_tensors(spelled[0], entry.tc_input_count, strict=self.strict) if spelled else None
         product = self._product(table.kernel, tensors)
         if tensors is None or product is None:
             return Miss(

@@ -7,21 +7,10 @@ two, is refused.  Source: rulings 11 and 29; leaf-operator facts, sections 1 and
 
 from __future__ import annotations
 
-from typing import Final
-
 from tensor_cast.operators.tensor import Shape
+from tensor_cast.performance_model.profiling_database.exact.low_precision import INT4
 
-__all__ = ["INT4", "contradicts", "packing", "packing_of_row", "whole_experts", "whole_weight"]
-
-INT4: Final = "DT_INT4"
-
-# operator -> what its two matrices' database dtypes must begin with
-_OPERANDS: Final = {
-    "tensor_cast.static_quant_linear.default": ("INT8", "INT8"),
-    "tensor_cast.static_quant_linear_int4.default": ("", INT4),
-    "tensor_cast.fp8_linear.default": ("DT_FLOAT8_", "DT_FLOAT8_"),
-    "tensor_cast.mxfp4_linear.default": ("", "DT_FLOAT4_"),
-}
+__all__ = ["packing", "packing_of_row", "whole_experts", "whole_weight"]
 
 
 def packing(operator: str) -> str:
@@ -32,12 +21,6 @@ def packing(operator: str) -> str:
 def packing_of_row(weight_dtype: str) -> str:
     """The same for a row: its own dtype name decides."""
     return "int4" if weight_dtype == INT4 else "none"
-
-
-def contradicts(operator: str, left: str, right: str) -> bool:
-    """Whether database dtypes are not those that the operator multiplies: an FP8 product of INT8 matrices is none."""
-    wanted = _OPERANDS.get(operator, ("", ""))
-    return not (left.startswith(wanted[0]) and right.startswith(wanted[1]))
 
 
 def whole_weight(stored: Shape, k: int, n: int) -> Shape | None:

@@ -14,6 +14,7 @@ from tensor_cast.operators.leaf import LeafOp
 from tensor_cast.operators.tensor import TensorSpec
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
 from tensor_cast.performance_model.profiling_database.exact.context import ExactContext
+from tensor_cast.performance_model.profiling_database.exact.low_precision import contradicts
 from tensor_cast.performance_model.profiling_database.geometry.points import RegimeKey
 from tensor_cast.performance_model.profiling_database.interpolation_index import CandidateGroup
 from tensor_cast.performance_model.profiling_database.mapping.op_mapping import KernelPolicy, OperatorEntry
@@ -30,7 +31,6 @@ from tensor_cast.performance_model.profiling_database.paths.moving import (
     tensor_places,
 )
 from tensor_cast.performance_model.profiling_database.paths.packing import (
-    contradicts,
     packing,
     packing_of_row,
     whole_weight,
