@@ -20,6 +20,7 @@ __all__ = [
     "canonical_leaves",
     "decompose",
     "is_decomposable",
+    "needs",
 ]
 
 _DECOMPOSERS = {
@@ -30,11 +31,24 @@ _DECOMPOSERS = {
     "tensor_cast.mlapo.default": decompose_preprocess,
     "tensor_cast.mlapo_quant.default": decompose_preprocess,
 }
+_NEEDS = {
+    decompose_latent_attention: (
+        "query (T, h, D), and w_uk_t and w_uv (h, ...) for a decode or kv_b_proj (lora, ...) and kv_cache for a prefill"
+    ),
+    decompose_preprocess: (
+        "hidden (T, H), q_lora_rank, kv_lora_rank, qk_rope_dim, and q_b_weight (mlapo_quant: num_heads and qk_head_dim)"
+    ),
+}
 
 
 def is_decomposable(operator: str) -> bool:
     """Whether a decomposition exists for the operator."""
     return operator in _DECOMPOSERS
+
+
+def needs(operator: str) -> str:
+    """What a call of a decomposable operator must hold."""
+    return _NEEDS[_DECOMPOSERS[operator]]
 
 
 def decompose(leaf: LeafOp) -> tuple[SubKernel, ...]:

@@ -21,10 +21,12 @@ from tensor_cast.performance_model.profiling_database.diagnostics import (
     decisive_attempt,
     found_details,
     kernels_that_ran,
+    measured_spans,
     miss_details,
+    rows_that_disagree,
     shape_rule,
 )
-from tensor_cast.performance_model.profiling_database.exact.context import ExactContext
+from tensor_cast.performance_model.profiling_database.exact.context import ExactContext, tables_lacking
 from tensor_cast.performance_model.profiling_database.interpolation_index import CandidateGroup, CandidateIndex
 from tensor_cast.performance_model.profiling_database.kernel_table import LABELS, ColumnTable, TensorTable
 from tensor_cast.performance_model.profiling_database.known_facts import open_facts, regime_facts, with_facts
@@ -166,7 +168,7 @@ class InterpolationEngine:
         groups = index.matching(target.regime, plan.extra, path.required(target, plan.table))
         if path.strict and open_facts(target, groups, plan.facts):
             return []
-        return _readings(path, plan.table, target, groups, [])
+        return _readings(path, plan.table, target, groups)
 
     def index(
         self, path: OperatorPath, table: TensorTable | ColumnTable, entry: OperatorEntry, view: str = ""
@@ -190,11 +192,8 @@ class InterpolationEngine:
         path, entry = question.path, question.entry
         plan = self._plans.get((entry.name, kernel)) or self._plan(path, entry, kernel)
         if plan.table is None:
-            report = self._context.database.report(kernel)
-            details: dict[str, Any] = {"table": list(report.problems)}
-            if report.unreadable:
-                details["unreadable"] = report.unreadable
-            return KernelAttempt(kernel, path.table_missing, details)
+            lacking = tables_lacking(self._context, (kernel,))
+            return KernelAttempt(kernel, path.table_missing, {"table": lacking.pop("tables")[kernel], **lacking})
         targets = self._targets(path, question.leaf, entry, plan, plan.table)
         if isinstance(targets, Miss):
             return KernelAttempt(kernel, targets.reason, {**targets.details, "subject": targets.subject})
@@ -234,14 +233,9 @@ class InterpolationEngine:
         if unknown:
             return _unknown_fact(table.kernel, target, unknown)
         if not groups:
-            details = {
-                "rejected_rows": dict(index.rejected),
-                "usable_points": index.usable_points,
-                "nearest_regime_differs_in": index.nearest_mismatch(target.regime),
-            }
-            return KernelAttempt(table.kernel, MissReason.REGIME_KEY_UNMATCHED, details, target)
+            return _other_regime(table, index, target, path.required(target, table), plan.extra)
         failed: list[tuple[Attempt, ...]] = []
-        readings = _readings(path, table, target, groups, failed)
+        readings = _readings(path, table, target, groups)
         for search in question.searches(target):
             for reading in readings:
                 outcome = search(path, reading, plan.method)
@@ -249,8 +243,8 @@ class InterpolationEngine:
                     return self._result(question, reading, outcome)
                 failed.append(outcome)
                 if outcome and outcome[0].reason in _AMBIGUOUS:
-                    return _failed(path, table, index, target, [outcome])
-        return _failed(path, table, index, target, failed)
+                    return _failed(path, plan.method, index, [reading], [outcome])
+        return _failed(path, plan.method, index, readings, failed)
 
     def _result(self, question: _Question, reading: _Reading, found: Found) -> QueryResult:
         source = QuerySource.MEASURED if found.dim == 0 else QuerySource.INTERPOLATED
@@ -315,17 +309,12 @@ def _readings(
     table: TensorTable | ColumnTable,
     target: Target,
     groups: tuple[CandidateGroup, ...],
-    failed: list[tuple[Attempt, ...]],
 ) -> list[_Reading]:
     """Each group as the path fits the target to it, once per latency source where sources are kept apart."""
     readings = []
     for group in path.ordered(groups):
         fitted = path.fit(target, group)
-        if isinstance(fitted, MissReason):
-            failed.append((Attempt(tuple(target.axes), fitted, len(group)),))
-            continue
-        fitted_target, part = fitted
-        readings += [_Reading(table, part, fitted_target, pick) for pick in _picks(path, table, part, fitted_target)]
+        readings += [_Reading(table, group, fitted, pick) for pick in _picks(path, table, group, fitted)]
     return readings
 
 
@@ -391,22 +380,49 @@ def _fill(sweep: Sweep, shared: list[_Shared], plan: _Plan) -> None:
         fill_interpolated(sweep, one.reading, one.axis_groups, plan.method)
 
 
-def _failed(
-    path: OperatorPath,
+def _other_regime(
     table: TensorTable | ColumnTable,
     index: CandidateIndex,
     target: Target,
+    required: frozenset[str],
+    extra: frozenset[str],
+) -> KernelAttempt:
+    """No row agrees: in what the nearest differ, or why none can be used."""
+    details: dict[str, Any] = {
+        "rejected_rows": dict(index.rejected),
+        "usable_points": index.usable_points,
+        "nearest_regime_differs_in": index.nearest_mismatch(target.regime, extra, required),
+    }
+    if not index.usable_points:
+        counts = ", ".join(f"{reason} {count}" for reason, count in index.rejected.items())
+        details["hint"] = f"no usable row in {table.report.source}" + (f": {counts}" if counts else "")
+    return KernelAttempt(table.kernel, MissReason.REGIME_KEY_UNMATCHED, details, target)
+
+
+def _failed(
+    path: OperatorPath,
+    method: Method,
+    index: CandidateIndex,
+    readings: Sequence[_Reading],
     failed: list[tuple[Attempt, ...]],
 ) -> KernelAttempt:
+    """Rows agree, but none is at the target or around it."""
     deciding = deciding_attempt(failed)
+    first, groups = readings[0], [reading.group for reading in readings]
     details: dict[str, Any] = {
         "rejected_rows": dict(index.rejected),
         "axis_attempts": [attempt.to_details() for attempts in failed for attempt in attempts],
     }
-    groups = index.matching(target.regime, path.allow_extra, path.required(target, table))
-    details |= kernels_that_ran(table, groups, target, deciding)
+    if deciding is None or not (deciding.measured or deciding.reason in _AMBIGUOUS):
+        details["measured_spans"] = measured_spans(groups, first.target)
+    if deciding is not None and deciding.reason is MissReason.INTERPOLATION_DIM_DISABLED:
+        policy = f"interpolation_policy.kernel_overrides.{first.table.kernel}.max_interpolation_dim"
+        details["hint"] = f"{policy} is {method.max_dim} in op_mapping.yaml"
+    elif deciding is not None and deciding.reason is MissReason.AMBIGUOUS_DUPLICATE_COORDINATE:
+        details["hint"] = rows_that_disagree(first.table, first.group, first.target, first.pick)
+    details |= kernels_that_ran(first.table, groups, first.target, deciding)
     reason = path.final_reason if deciding is None else deciding.reason
-    return KernelAttempt(table.kernel, reason, details, target, deciding)
+    return KernelAttempt(first.table.kernel, reason, details, first.target, deciding)
 
 
 def _miss(question: _Question, attempts: list[KernelAttempt], exact_match: str) -> Miss:

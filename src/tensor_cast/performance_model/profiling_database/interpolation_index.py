@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 __all__ = ["AxisMatcher", "CandidateGroup", "CandidateIndex"]
 
 _SCANS = 2
+_NOTHING = "nothing"
 
 AxisMatcher = Callable[[float, float], bool]
 
@@ -87,7 +88,6 @@ class CandidateGroup:
         self._cuts: dict[tuple[Any, ...], _Cut] = {}
         self._exact: dict[tuple[Any, ...], MergedPoints] = {}
         self._levels: dict[str, FloatArray] = {}
-        self._lacking: dict[str, CandidateGroup] = {}
         self._lock = threading.RLock()
         self._scans = 0
         self.triangulations = 0
@@ -101,19 +101,6 @@ class CandidateGroup:
         if self.points.labels is None:
             return ()
         return tuple(sorted({int(label) for label in self.points.labels}))
-
-    def lacking(self, axis: str) -> CandidateGroup:
-        """The points of this group that do not have `axis`, as a group of its own."""
-        import numpy as np
-
-        found = self._lacking.get(axis)
-        if found is None:
-            with self._lock:
-                found = CandidateGroup(
-                    self.regime_key, self.points.take(np.flatnonzero(np.isnan(self.points.axes[axis])))
-                )
-                self._lacking[axis] = found
-        return found
 
     def exact(self, target: Mapping[str, float], pick: Pick = ALL_POINTS) -> Found | Attempt:
         """The measured point at exactly the target's coordinates, or the attempt that says why there is none."""
@@ -384,22 +371,27 @@ class CandidateIndex:
             )
         )
 
-    def nearest_mismatch(self, target: RegimeKey) -> dict[str, Any]:
+    def nearest_mismatch(
+        self, target: RegimeKey, allow_extra: frozenset[str] = frozenset(), required: frozenset[str] = frozenset()
+    ) -> dict[str, Any]:
         """Fields of the closest groups that differ from the target: what a reader needs to see why nothing matched.
 
         Of the groups that differ in as few fields, those that differ in the fields of the first: `measured` is the
-        first's value, `measured_values` all of them where there are several.
+        first's value, `measured_values` all of them where there are several.  A field that only one side has is
+        `nothing` on the other where that decides.
         """
         wanted = dict(target)
         best: dict[str, list[Any]] = {}
         for i, group in enumerate(self.groups):
             differs = {name: value for name, value in group.regime_key if name in wanted and wanted[name] != value}
+            differs |= {name: _NOTHING for name in required if name not in group.regime}
+            differs |= {n: value for n, value in group.regime_key if n not in wanted and n not in allow_extra}
             if i == 0 or len(differs) < len(best):
                 best = {name: [value] for name, value in differs.items()}
             elif differs.keys() == best.keys():
                 for name, value in differs.items():
                     best[name].append(value)
-        return {name: _difference(wanted[name], values) for name, values in best.items()}
+        return {name: _difference(wanted.get(name, _NOTHING), values) for name, values in best.items()}
 
 
 def _difference(asked: Any, measured: list[Any]) -> dict[str, Any]:

@@ -59,22 +59,6 @@ class PointSet:
     def __len__(self) -> int:
         return len(self.latency_us)
 
-    def take(self, chosen: IntArray) -> PointSet:
-        """The chosen points only."""
-
-        def part(values: Any) -> Any:
-            return None if values is None else values[chosen]
-
-        axes = {axis: values[chosen] for axis, values in self.axes.items()}
-        return PointSet(
-            axes,
-            self.latency_us[chosen],
-            self.rows[chosen],
-            part(self.labels),
-            part(self.variants),
-            part(self.unusable),
-        )
-
 
 @dataclass(frozen=True)
 class MergedPoints:

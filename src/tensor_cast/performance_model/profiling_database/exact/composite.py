@@ -11,7 +11,7 @@ from typing import Any
 from tensor_cast.arithmetic import total
 from tensor_cast.dtypes import profile_dtype, stored_bytes
 from tensor_cast.leaf import LeafOp, TensorSpec
-from tensor_cast.performance_model.decomposition import SubKernel, decompose, is_decomposable
+from tensor_cast.performance_model.decomposition import SubKernel, decompose, is_decomposable, needs
 from tensor_cast.performance_model.profiling_database.data_source import (
     Miss,
     MissReason,
@@ -26,7 +26,7 @@ from tensor_cast.performance_model.profiling_database.exact.attention import (
 )
 from tensor_cast.performance_model.profiling_database.exact.communication import Message, lookup_message, rank_group
 from tensor_cast.performance_model.profiling_database.exact.compute import lookup_compute
-from tensor_cast.performance_model.profiling_database.exact.context import ExactContext
+from tensor_cast.performance_model.profiling_database.exact.context import ExactContext, dtypes_lacking
 from tensor_cast.performance_model.profiling_database.op_mapping import OperatorEntry
 
 __all__ = ["lookup_composite"]
@@ -43,7 +43,8 @@ def lookup_composite(context: ExactContext, leaf: LeafOp, entry: OperatorEntry) 
 
 def _static(context: ExactContext, leaf: LeafOp, entry: OperatorEntry) -> QueryResult | Miss:
     if not entry.sub_kernels:
-        return Miss(MissReason.NO_SUB_KERNELS)
+        hint = f"operator_mappings.{leaf.name} in op_mapping.yaml lists no sub_kernels"
+        return Miss(MissReason.NO_SUB_KERNELS, details={"hint": hint})
     compute = tuple(name for name in entry.sub_kernels if not name.startswith("hcom_"))
     collectives = tuple(name for name in entry.sub_kernels if name.startswith("hcom_"))
     hit = lookup_compute(context, leaf, compute, entry.tc_input_count)
@@ -65,7 +66,7 @@ def _collective(context: ExactContext, leaf: LeafOp, kernel: str) -> QueryResult
         return Miss(MissReason.INVALID_ARGS, details={"hint": "two matrices and a rank_group are needed"})
     width = 2.0 if left.dtype in _QUANTISED_INPUT else stored_bytes(left.dtype)
     if width is None:
-        return Miss(MissReason.DTYPE_UNMAPPED, left.dtype)
+        return Miss(MissReason.DTYPE_UNMAPPED, left.dtype, {"hint": f"the bytes of {left.dtype} are not known"})
     size = int(left.shape[0] * right.shape[-1] * width)
     return lookup_message(context, kernel, Message(size, group, _summed_dtype(leaf, left), (left.shape, right.shape)))
 
@@ -80,9 +81,9 @@ def _summed_dtype(leaf: LeafOp, left: TensorSpec) -> str:
 def _decomposed(context: ExactContext, leaf: LeafOp, entry: OperatorEntry) -> QueryResult | Miss:
     children = decompose(leaf)
     if not children:
-        return Miss(MissReason.DECOMPOSE_FAILED, details={"hint": "the call lacks weights or widths"})
+        return Miss(MissReason.DECOMPOSE_FAILED, details={"hint": f"give {needs(leaf.name)}"})
     hits: list[tuple[str, QueryResult]] = []
-    missed: list[str] = []
+    missed: dict[str, str] = {}
     for part in children:
         found = _child(context, part)
         if isinstance(found, QueryResult):
@@ -90,19 +91,21 @@ def _decomposed(context: ExactContext, leaf: LeafOp, entry: OperatorEntry) -> Qu
         elif part.is_attention:
             return replace(found, reason=MissReason.ATTENTION_SUB_KERNEL_MISS, subject=part.kernels[0])
         else:
-            missed.append(part.kernels[0])
+            missed[part.kernels[0]] = found.because
     if not missed:
         return _summed(hits, ",".join(name for name, _ in hits), 0.8, "decomposed sub-kernels")
-    miss = Miss(MissReason.SUB_KERNEL_MISS, ",".join(missed), {"attempted_kernel_types": missed})
+    hint = "; ".join(f"{kernel}: {why}" for kernel, why in missed.items())
+    miss = Miss(MissReason.SUB_KERNEL_MISS, ",".join(missed), {"attempted_kernel_types": list(missed), "hint": hint})
     if not hits or entry.require_all_sub_kernels:
         return miss
     partial = _summed(hits, ",".join(name for name, _ in hits), len(hits) / len(children), "partial sum")
     details: dict[str, Any] = {
         **partial.details,
         "hit_kernels": [name for name, _ in hits],
-        "missed_kernels": missed,
+        "missed_kernels": list(missed),
         "partial": True,
         "miss_reason": miss.code,
+        "hint": hint,
     }
     return replace(partial, source=QuerySource.PARTIAL, details=details)
 
@@ -114,7 +117,7 @@ def _child(context: ExactContext, part: SubKernel) -> QueryResult | Miss:
     dtype = profile_dtype(query.dtype)
     length = average_context(part.leaf)
     if dtype is None:
-        return Miss(MissReason.DTYPE_UNMAPPED, query.dtype)
+        return Miss(MissReason.DTYPE_UNMAPPED, query.dtype, {"hint": dtypes_lacking((query,))})
     if isinstance(length, Miss):
         return length
     tokens, heads, width = query.shape

@@ -110,21 +110,11 @@ class DenseAttentionPath(OperatorPath):
     def path_name(self, dim: int) -> str:
         return self.name
 
-    def fit(self, target: Target, group: CandidateGroup) -> tuple[Target, CandidateGroup] | MissReason:
-        """Settle the batch axis: constrain it, adopt the group's only batch, or keep to batch-less points."""
+    def fit(self, target: Target, group: CandidateGroup) -> Target:
+        """The batch constrained where points have one: with the context lengths their number is known."""
         if "batch" not in group.points.axes:
-            return target, group
-        batch = target.notes.get("batch")
-        if batch is None:
-            without = group.lacking("batch")
-            if len(without):
-                notes = {**target.notes, "batch_axis_status": "batch_axis_filtered"}
-                return replace(target, notes=notes), without
-            values = set(group.points.axes["batch"].tolist())
-            if len(values) > 1:
-                return MissReason.BATCH_AXIS_UNCONSTRAINED
-            batch = values.pop()
-        return replace(target, axes={**target.axes, "batch": float(batch)}), group
+            return target
+        return replace(target, axes={**target.axes, "batch": float(target.notes["batch"])})
 
     def targets(
         self,
@@ -135,7 +125,8 @@ class DenseAttentionPath(OperatorPath):
         policy: KernelPolicy,
     ) -> tuple[Target, ...] | Miss:
         if not isinstance(table, TensorTable) or sequence_column(table) is None:
-            return Miss(MissReason.ATTENTION_INDEX_UNAVAILABLE, table.kernel, {"hint": "no avg_seq_len column"})
+            hint = f"{table.report.source} has no column {SEQUENCE_COLUMNS[0]}"
+            return Miss(MissReason.ATTENTION_INDEX_UNAVAILABLE, table.kernel, {"hint": hint})
         target = dense_target(leaf, entry, table, policy, strict=self.strict)
         if isinstance(target, Miss) or not self.strict:
             return target if isinstance(target, Miss) else (target,)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from tensor_cast.dtypes import profile_dtype
 from tensor_cast.leaf import LeafOp, Shape, TensorSpec
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
-from tensor_cast.performance_model.profiling_database.exact.context import ExactContext
+from tensor_cast.performance_model.profiling_database.exact.context import ExactContext, dtypes_lacking
 from tensor_cast.performance_model.profiling_database.kernel_table import ColumnTable, TensorTable
 from tensor_cast.performance_model.profiling_database.op_mapping import KernelPolicy, OperatorEntry
 from tensor_cast.performance_model.profiling_database.paths.moving import immovable, reshaped
@@ -92,9 +92,8 @@ class ElementwisePath(OperatorPath):
         inputs, output = leaf_tensors(leaf, strict=self.strict), leaf.outputs[0]
         dtype = profile_dtype(output.dtype, strict=self.strict)
         if inputs is None or dtype is None:
-            return Miss(
-                MissReason.ELEMENTWISE_INPUT_SIGNATURE_UNAVAILABLE, details={"hint": "a dtype has no database name"}
-            )
+            hint = dtypes_lacking((*leaf.tensors, output), strict=self.strict)
+            return Miss(MissReason.ELEMENTWISE_INPUT_SIGNATURE_UNAVAILABLE, details={"hint": hint})
         return (Target(*_place(table.kernel, inputs, TensorSpec(output.shape, dtype))),)
 
     def candidate(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
+from typing import Final
 
 from tensor_cast.errors import InvalidValueError
 from tensor_cast.leaf import LeafOp, Shape, TensorSpec
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
-from tensor_cast.performance_model.profiling_database.exact.context import ExactContext
+from tensor_cast.performance_model.profiling_database.exact.context import ExactContext, dtypes_lacking
 from tensor_cast.performance_model.profiling_database.exact.matching import normalised_forms
 from tensor_cast.performance_model.profiling_database.kernel_table import ColumnTable, TensorTable
 from tensor_cast.performance_model.profiling_database.op_mapping import KernelPolicy, OperatorEntry
@@ -29,6 +30,14 @@ from tensor_cast.performance_model.profiling_database.points import RegimeKey
 from tensor_cast.performance_model.profiling_database.shapes import strip_leading_one
 
 __all__ = ["GenericComputePath"]
+
+_NUMEL: Final = "generic_compute.axis output_numel in op_mapping.yaml needs"
+_HINTS: Final[Mapping[str, str]] = {
+    str(MissReason.GENERIC_COMPUTE_INPUT_SHAPE_UNAVAILABLE): "give the input tensors",
+    str(MissReason.GENERIC_COMPUTE_OUTPUT_SHAPE_UNAVAILABLE): f"{_NUMEL} the output's shape",
+    str(MissReason.GENERIC_COMPUTE_OUTPUT_NUMEL_MULTI_OUTPUT_UNSUPPORTED): f"{_NUMEL} a single output",
+    str(MissReason.GENERIC_COMPUTE_OUTPUT_SHAPE_INVALID): f"{_NUMEL} an output with elements",
+}
 
 
 class GenericComputePath(OperatorPath):
@@ -79,14 +88,14 @@ class GenericComputePath(OperatorPath):
         """One target per form in which the kernel may have recorded the inputs."""
         tensors = leaf_tensors(leaf, entry.tc_input_count, strict=self.strict)
         if tensors is None:
-            detail = {"cause": str(MissReason.GENERIC_COMPUTE_DTYPE_UNAVAILABLE)}
-            return Miss(MissReason.COMPUTE_TARGET_UNAVAILABLE, table.kernel, detail)
+            hint = dtypes_lacking(leaf.tensors[: entry.tc_input_count], strict=self.strict)
+            return _unavailable(table.kernel, str(MissReason.GENERIC_COMPUTE_DTYPE_UNAVAILABLE), hint)
         outputs = tuple(spec.shape for spec in leaf.outputs)
         targets = []
         for form in normalised_forms(table.kernel, tensors):
             place = _place(table.kernel, form, outputs, policy.generic_axis)
             if isinstance(place, str):
-                return Miss(MissReason.COMPUTE_TARGET_UNAVAILABLE, table.kernel, {"cause": place})
+                return _unavailable(table.kernel, place, _HINTS[place])
             targets.append(Target(*place))
         return tuple(targets)
 
@@ -97,6 +106,10 @@ class GenericComputePath(OperatorPath):
         outputs = tuple(spec.shape for spec in table.row_outputs(row) or ())
         place = _place(table.kernel, tensors, outputs, policy.generic_axis)
         return place if isinstance(place, str) else Candidate(*place)
+
+
+def _unavailable(kernel: str, cause: str, hint: str) -> Miss:
+    return Miss(MissReason.COMPUTE_TARGET_UNAVAILABLE, kernel, {"cause": cause, "hint": f"{cause}: {hint}"})
 
 
 def _bare(shape: Shape) -> Shape:

@@ -151,9 +151,9 @@ class OperatorPath(ABC):
         """The matching groups in the order they are tried."""
         return groups
 
-    def fit(self, target: Target, group: CandidateGroup) -> tuple[Target, CandidateGroup] | MissReason:
-        """The target as this group sees it, and the part of the group that may answer."""
-        return target, group
+    def fit(self, target: Target, group: CandidateGroup) -> Target:
+        """The target as this group sees it."""
+        return target
 
     def matchers(self) -> Mapping[str, AxisMatcher]:
         """Axes that are filtered by a rule other than equality."""
