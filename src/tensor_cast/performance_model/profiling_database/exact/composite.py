@@ -5,6 +5,7 @@ Source: exact-lookup facts, section 9.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -26,8 +27,13 @@ from tensor_cast.performance_model.profiling_database.exact.attention import (
 )
 from tensor_cast.performance_model.profiling_database.exact.communication import Message, lookup_message, rank_group
 from tensor_cast.performance_model.profiling_database.exact.compute import lookup_compute
-from tensor_cast.performance_model.profiling_database.exact.context import ExactContext, dtypes_lacking
+from tensor_cast.performance_model.profiling_database.exact.context import (
+    ExactContext,
+    dtypes_lacking,
+    profile_dtypes,
+)
 from tensor_cast.performance_model.profiling_database.op_mapping import OperatorEntry
+from tensor_cast.performance_model.profiling_database.paths.packing import contradicts
 
 __all__ = ["lookup_composite"]
 
@@ -47,6 +53,9 @@ def _static(context: ExactContext, leaf: LeafOp, entry: OperatorEntry) -> QueryR
         return Miss(MissReason.NO_SUB_KERNELS, details={"hint": hint})
     compute = tuple(name for name in entry.sub_kernels if not name.startswith("hcom_"))
     collectives = tuple(name for name in entry.sub_kernels if name.startswith("hcom_"))
+    foreign = _foreign_operands(context, leaf)
+    if foreign is not None:
+        return foreign
     hit = lookup_compute(context, leaf, compute, entry.tc_input_count)
     if isinstance(hit, Miss):
         return hit
@@ -59,6 +68,15 @@ def _static(context: ExactContext, leaf: LeafOp, entry: OperatorEntry) -> QueryR
     return _summed(parts, parts[0][0], 0.9 if collectives else 0.8, "compute kernel plus collectives")
 
 
+def _foreign_operands(context: ExactContext, leaf: LeafOp) -> Miss | None:
+    """Strict matching: the miss of a product whose matrices are not those that its operator multiplies."""
+    names = profile_dtypes(leaf.tensor_dtypes[:2], context.strict) if context.strict else None
+    if names is None or len(names) < 2 or not contradicts(leaf.name.replace("_all_reduce", ""), *names):
+        return None
+    hint = f"{leaf.name} does not multiply {names[0]} by {names[1]}"
+    return Miss(MissReason.TARGET_UNAVAILABLE, leaf.name, {"hint": hint})
+
+
 def _collective(context: ExactContext, leaf: LeafOp, kernel: str) -> QueryResult | Miss:
     group = rank_group(leaf)
     left, right = (*leaf.tensors, None, None)[:2]
@@ -67,8 +85,15 @@ def _collective(context: ExactContext, leaf: LeafOp, kernel: str) -> QueryResult
     width = 2.0 if left.dtype in _QUANTISED_INPUT else stored_bytes(left.dtype)
     if width is None:
         return Miss(MissReason.DTYPE_UNMAPPED, left.dtype, {"hint": f"the bytes of {left.dtype} are not known"})
-    size = int(left.shape[0] * right.shape[-1] * width)
+    size = int(_products(left, right) * width)
     return lookup_message(context, kernel, Message(size, group, _summed_dtype(leaf, left), (left.shape, right.shape)))
+
+
+def _products(left: TensorSpec, right: TensorSpec) -> int:
+    """How many values a product of `(..., M, K)` and `(K, N)` or `(N, K)` has."""
+    reduced = left.shape[-1]
+    columns = right.shape[-1] if right.rank < 2 or right.shape[-2] == reduced else right.shape[-2]
+    return math.prod(left.shape[:-1]) * columns
 
 
 def _summed_dtype(leaf: LeafOp, left: TensorSpec) -> str:
