@@ -111,16 +111,19 @@ def ask_database(
 ) -> Iterator[Answer]:
     """As `ask`, of a database that is open already."""
     source = _source(database, setting or Setting())
-    known = tuple(database.mapping.operators)
     for leaf in leaves:
-        hint = "" if leaf.name in known else nearest(leaf.name, known) if known else _without_mapping(database)
-        yield Answer(leaf, source.query(leaf), database.name, database.synthetic, hint)
+        yield Answer(leaf, source.query(leaf), database.name, database.synthetic, _unmapped(leaf.name, database))
 
 
-def _without_mapping(database: ProfilingDatabase) -> str:
-    """Why no operator is mapped at all."""
-    note = database.mapping.header.get("notes", "") if database.mapping.path is None else ""
-    return f"; {note}" if note else ""
+def _unmapped(operator: str, database: ProfilingDatabase) -> str:
+    """What helps where the mapping lacks the operator: the nearest spelling, where names stand, why it has none."""
+    known = database.mapping.operators
+    if operator in known:
+        return ""
+    if not known:
+        note = database.mapping.header.get("notes", "") if database.mapping.path is None else "op_mapping.yaml is empty"
+        return f"; {note}" if note else ""
+    return nearest(operator, known) or f"; castq ops -d {database.name} lists the operators it has"
 
 
 def _source(database: ProfilingDatabase, setting: Setting) -> DataSourcePerformanceModel:

@@ -209,7 +209,7 @@ def test_the_policy_of_one_kernel_is_not_anothers(case: Case, tmp_path: Path) ->
     assert hit(wrapper.query(case.leaf(150))).latency_us == 15.0
 
 
-# --- 7.3.4 and 8.2: the base and the switch --------------------------------------------------------------------------
+# --- 7.3.4: no ordinary compute --------------------------------------------------------------------------
 
 
 def test_ordinary_compute_never_interpolates_for_a_selected_path(case: Case, tmp_path: Path) -> None:
@@ -223,14 +223,6 @@ def test_ordinary_compute_never_interpolates_for_a_selected_path(case: Case, tmp
     answer = miss(wrapper.query(leaf))
     assert answer.reason is MissReason.REGIME_KEY_UNMATCHED
     assert answer.details["interpolation_path"] == case.path
-
-
-def test_the_switch_hands_every_question_to_the_base(case: Case, pair: InterpolatingDataSource) -> None:
-    """RFC 8.2: --disable-profiling-interpolation is the only switch; nothing is interpolated."""
-    disabled = InterpolatingDataSource(pair.base, disable_interpolation=True)
-    for at in (100, 150, 200):
-        assert disabled.query(case.leaf(at)) == pair.base.query(case.leaf(at))
-    assert miss(disabled.query(case.leaf(151))).reason is not MissReason.OUTSIDE_AXIS_BOUNDARY
 
 
 # --- 7.3.5: isolation ------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from support import base_source, collective, comm_table, hit, miss, row, write_database
-from tensor_cast import LeafOp, QuerySource, Requests
+from tensor_cast import LeafOp, ProfilingDataSource, QuerySource, Requests
 
 MM = {"aten.mm.default": {"kernel_type": "MatMulV2"}}
 BF16 = "DT_BF16;DT_BF16"
@@ -105,6 +105,28 @@ def test_an_int8_static_composite_counts_two_bytes(tmp_path: Path) -> None:
     shapes: list[Any] = [((4, 8), "int8"), ((8, 10), "int8"), ((10,), "float32")]
     leaf = LeafOp.build(op, shapes, attrs={"rank": 0, "rank_group": (0, 1)})
     assert hit(base_source(folder).query(leaf)).latency_us == 8.0
+
+
+@pytest.mark.parametrize("shapes", [[(4, 8), (8, 10)], [(4, 8), (10, 8)], [(2, 2, 8), (8, 10)]])
+def test_a_collective_adds_up_the_product_whatever_its_form(tmp_path: Path, shapes: list[tuple[int, ...]]) -> None:
+    """4 x 10 values of two bytes: 3 us of product and 5 us for 80 bytes, not the 9 us of 64 or of 40 bytes."""
+    op = "tensor_cast.matmul_all_reduce.default"
+    mapping = {op: {"composite": True, "sub_kernels": ["MatMulV2", "hcom_allReduce_"]}}
+    recorded = ";".join(",".join(map(str, shape)) for shape in shapes)
+    folder = write_database(tmp_path, {"MatMulV2": [row(recorded, BF16, 3.0)]}, mapping)
+    comm_table(folder, "hcom_allReduce_", [(40, 2, 2, 9.0), (64, 2, 2, 9.0), (80, 2, 2, 5.0)])
+    leaf = LeafOp.build(op, [(shape, "bf16") for shape in shapes], attrs={"rank": 0, "rank_group": (0, 1)})
+    assert hit(base_source(folder).query(leaf)).latency_us == 8.0
+
+
+def test_strict_matching_refuses_a_product_of_foreign_matrices(tmp_path: Path) -> None:
+    op = "tensor_cast.fp8_linear_all_reduce.default"
+    mapping = {op: {"composite": True, "tc_input_count": 2, "sub_kernels": ["QuantBatchMatmulV3", "hcom_allReduce_"]}}
+    folder = write_database(tmp_path, {"QuantBatchMatmulV3": [row("4,8;8,10", "INT8;INT8", 3.0)]}, mapping)
+    comm_table(folder, "hcom_allReduce_", [(80, 2, 2, 5.0)])
+    leaf = LeafOp.build(op, [((4, 8), "int8"), ((8, 10), "int8")], attrs={"rank": 0, "rank_group": (0, 1)})
+    refused = miss(ProfilingDataSource(folder, exact_match="strict").query(leaf))
+    assert refused.details["hint"] == f"{op} does not multiply INT8 by INT8"
 
 
 def test_sub_kernels_without_a_collective_are_alternatives(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from column_leaves import REAL, REAL_ROWS
-from tensor_cast import ProfilingDataSource, QueryResult
+from column_leaves import GLM5, REAL, REAL_ROWS, SGLANG, indexer, sparse
+from tensor_cast import InterpolatingDataSource, ProfilingDataSource, QueryResult
 from tensor_cast.operators.leaf import LeafOp
 from tensor_cast.operators.tensor import TensorSpec
 from tensor_cast.performance_model.profiling_database.catalogue import open_database
@@ -127,6 +127,19 @@ def test_a_scalar_in_place_of_a_tensor_is_a_miss() -> None:
         for place, spec in enumerate(op.inputs):
             found = source(database).query(changed(op, place, shape=()))
             assert not isinstance(found, QueryResult) or spec.role.endswith("scale"), (op.name, spec.role)
+
+
+GLM5_SPARSE = sparse(576, 2048, attrs=GLM5, requests={"query_lens": [1024], "kv_lens": [5120]})
+
+
+@pytest.mark.parametrize(
+    ("op", "latencies"),
+    [(indexer(1, 1024, 4096, **GLM5), (22.029, 43.69, 94.117)), (GLM5_SPARSE, (237.452, 486.326, 1014.339))],
+)
+def test_a_sweep_of_new_tokens_meets_the_rows(op: LeafOp, latencies: tuple[float, float, float]) -> None:
+    """Weights, indices and fresh values go with the query: 512, 1024, 2048 tokens after 4096, as in the files."""
+    found = InterpolatingDataSource(source(SGLANG)).query_many(op, isl=[512, 1024, 2048, 1536])
+    assert found.latency_us.tolist() == pytest.approx([*latencies, sum(latencies[1:]) / 2], rel=1e-12)
 
 
 def test_real_products_keep_their_grid() -> None:

@@ -71,8 +71,13 @@ def canonical_leaf(leaf: LeafOp) -> LeafOp:
 
 def _sparse(leaf: LeafOp) -> LeafOp | None:
     query, indices = _flat(leaf.role("query"), 3), leaf.role("topk_indices")
-    cache = leaf.role("kv_dependency") or leaf.role("kv")
-    if query is None or cache is None or cache.rank < 2 or indices is None or not indices.shape:
+    cache, fresh = leaf.role("kv_dependency"), leaf.role("kv")
+    if query is None or indices is None or not indices.shape:
+        return None
+    if cache is not None and fresh is not None and math.prod(fresh.shape[:-1]) != query.shape[0]:
+        return None  # fresh values of other tokens: a contradiction that whoever is asked must see
+    cache = cache or fresh
+    if cache is None or cache.rank < 2:
         return None
     return sparse_leaf(query, cache, indices.shape[-1], leaf.requests)
 

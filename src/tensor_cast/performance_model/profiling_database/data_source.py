@@ -244,6 +244,8 @@ class QueryResult:
             parts.append("suspect_row " + ", ".join(suspect))
         if note := details.get("note"):
             parts.append(str(note))
+        if missed := details.get("missed_kernels"):
+            parts.append(f"missing {', '.join(missed)}: {details.get('hint', '')}")
         if "synthetic" in details:
             parts.append("SYNTHETIC data")
         return "; ".join(parts)
@@ -301,10 +303,21 @@ class Miss:
         return False
 
     def __str__(self) -> str:
-        """One line: the reason, where the target lies and what was measured there."""
+        """One line: the reason, where the target lies, what was measured there, what would settle it."""
         parts = [f"no answer: {self.code}"]
         if kernels := self.details.get("attempted_kernel_types"):
             parts.append("kernels " + ", ".join(kernels))
+        return "; ".join((*parts, *self._facts()))
+
+    @property
+    def because(self) -> str:
+        """The line without reason and kernels: what a parent says of a child that has no answer."""
+        return "; ".join(self._facts()) or self.code
+
+    def _facts(self) -> list[str]:
+        parts = []
+        if absent := self.details.get("missing_tables"):
+            parts.append("no file " + ", ".join(absent))
         if unreadable := self.details.get("unreadable_tables"):
             parts.append("table unreadable: " + ", ".join(unreadable))
         if target := self.details.get("target_axes"):
@@ -320,7 +333,7 @@ class Miss:
             parts.append(str(hint))
         if self.partial is not None:
             parts.append(f"partial sum {self.partial.latency_us:.6g} us")
-        return "; ".join(parts)
+        return parts
 
     def to_json(self) -> dict[str, Any]:
         """The same facts as plain JSON values."""

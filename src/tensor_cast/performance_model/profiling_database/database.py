@@ -24,7 +24,6 @@ from tensor_cast.performance_model.profiling_database.tables.kernel_table import
 __all__ = ["MAPPING_FILE", "ColumnReader", "DatabaseName", "ProfilingDatabase"]
 
 MAPPING_FILE: Final = "op_mapping.yaml"
-_CAUSES: Final = {"lfs_pointer": "Git-LFS pointer", "no_header": "empty file"}
 
 
 class ColumnReader(Protocol):
@@ -158,13 +157,13 @@ class ProfilingDatabase:
 
 
 def _absent(kernel: str) -> LoadReport:
-    return LoadReport(kernel, problems=[f"csv_not_found: no {kernel}.csv"])
+    return LoadReport(kernel, problems=[f"csv_not_found: no {kernel}.csv"], absent=f"{kernel}.csv")
 
 
 def _failed(kernel: str, error: DataFileError) -> LoadReport:
-    name = Path(error.path).name
-    cause = _CAUSES.get(error.code, error.problem)
-    return LoadReport(kernel, name, problems=[f"{error.code}: {error}"], unreadable=f"{cause} ({name})")
+    report = LoadReport(kernel, Path(error.path).name)
+    report.fail(error, report.source)
+    return report
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from tensor_cast.errors import how_to_install
 from tensor_cast.performance_model.profiling_database.data_source import MissReason
-from tensor_cast.performance_model.profiling_database.geometry.slices import Attempt, Found
+from tensor_cast.performance_model.profiling_database.geometry.slices import Attempt, Found, Pick
 from tensor_cast.performance_model.profiling_database.interpolation_index import CandidateGroup
 from tensor_cast.performance_model.profiling_database.paths.path import Target
 from tensor_cast.performance_model.profiling_database.tables.kernel_table import ColumnTable, TensorTable, suspect_rows
@@ -22,7 +22,9 @@ __all__ = [
     "decisive_attempt",
     "found_details",
     "kernels_that_ran",
+    "measured_spans",
     "miss_details",
+    "rows_that_disagree",
     "shape_rule",
 ]
 
@@ -67,27 +69,25 @@ def _telling(attempt: Attempt) -> int:
     """How much a reader can do with the reason.
 
     A question that only SciPy's absence left open says so.  A single axis with rows on it tells most: everything else
-    agreed.  Then a question inside the measured box that the rows could not carry, then one outside the box.
+    agreed.  Then a question inside the measured box that the rows could not carry, then one outside the box, then a box
+    with too few rows for its axes.
     """
     reason = attempt.reason
-    if reason is MissReason.SCIPY_UNAVAILABLE:
-        return 5
-    if reason in _UNTELLING:
-        return 1 if reason is not MissReason.MISSING_TARGET_AXIS else 0
+    if reason in _RANKED:
+        return _RANKED[reason]
     if len(attempt.axes) == 1:
-        return 4
-    return 2 if reason is MissReason.OUTSIDE_AXIS_BOUNDARY else 3
+        return 5
+    return 3 if reason is MissReason.OUTSIDE_AXIS_BOUNDARY else 4
 
 
 _OPEN: Final = (MissReason.KERNEL_VARIANT_AMBIGUOUS, MissReason.KERNEL_VARIANT_CHANGES)
-_UNTELLING: Final = frozenset(
-    {
-        MissReason.MISSING_TARGET_AXIS,
-        MissReason.INSUFFICIENT_FILTERED_CANDIDATES,
-        MissReason.INTERPOLATION_DIM_DISABLED,
-        MissReason.GRID_STRUCTURE_REJECTED,
-    }
-)
+_RANKED: Final[Mapping[MissReason, int]] = {
+    MissReason.SCIPY_UNAVAILABLE: 6,
+    MissReason.GRID_STRUCTURE_REJECTED: 2,
+    MissReason.INSUFFICIENT_FILTERED_CANDIDATES: 1,
+    MissReason.INTERPOLATION_DIM_DISABLED: 1,
+    MissReason.MISSING_TARGET_AXIS: 0,
+}
 
 
 def shape_rule(found: Found, transformed: bool) -> str:
@@ -196,13 +196,16 @@ def miss_details(kernels: Sequence[str], attempts: Sequence[KernelAttempt]) -> d
         details["target_axes"] = {axis: _asked(shown.target, axis, value) for axis, value in shown.target.axes.items()}
         details["target_regime"] = dict(shown.target.regime)
         details |= _measured(shown.target, shown.deciding)
+    if spans := shown.details.get("measured_spans"):
+        details["measured_range"] = spans
     differs = shown.details.get("nearest_regime_differs_in") or shown.details.get("regime_differs_in")
     if differs:
         details["regime_differs_in"] = differs
     if shown.reason is MissReason.SCIPY_UNAVAILABLE:
         details["hint"] = f"two or three axes need SciPy: {how_to_install('simplex')}"
-    if unreadable := [attempt.details["unreadable"] for attempt in attempts if "unreadable" in attempt.details]:
-        details["unreadable_tables"] = unreadable
+    for name in ("unreadable_tables", *(("missing_tables",) if "table" in shown.details else ())):
+        if files := [file for attempt in attempts for file in attempt.details.get(name, ())]:
+            details[name] = files
     for attempt in (shown, *attempts):
         if "hint" in attempt.details:
             details.setdefault("hint", attempt.details["hint"])
@@ -219,6 +222,32 @@ def kernels_that_ran(
     seen = {code for group in groups for code in _variants_at(group, at)}
     names = [table.variants[code] for code in sorted(seen)]
     return {"kernel_sources": names, "hint": f"give attrs.kernel_source, one of {', '.join(names)}"}
+
+
+def measured_spans(groups: Sequence[CandidateGroup], target: Target) -> dict[str, tuple[float, float]]:
+    """Where the rows that agree in everything but their place lie, axis by axis."""
+    spans = {}
+    for axis in target.axes:
+        levels = [ends for group in groups if len(ends := group.levels(axis))]
+        if levels:
+            low, high = min(float(ends[0]) for ends in levels), max(float(ends[-1]) for ends in levels)
+            spans[axis] = (_asked(target, axis, low), _asked(target, axis, high))
+    return spans
+
+
+def rows_that_disagree(table: TensorTable | ColumnTable, group: CandidateGroup, target: Target, pick: Pick) -> str:
+    """The rows of one coordinate that cannot be one answer, and their latencies."""
+    merged = group.merged(tuple(target.axes), pick)
+    at = None if merged is None else merged.positions.get(tuple(target.axes.values()))
+    if merged is None or at is None:
+        return ""
+    metas = [_row_meta(table, row) for row in merged.members(at).tolist()]
+    names = ",".join(str(meta.get("line", meta.get("row"))) for meta in metas[:_MANY_ROWS])
+    if isinstance(table, ColumnTable):
+        return f"repeats of {metas[0]['file']}:{names} differ by a factor of {metas[0].get('repeat_spread', 1):.3g}"
+    latencies = [meta["latency_us"] for meta in metas]
+    span = f"{min(latencies):g}..{max(latencies):g} us"
+    return f"{metas[0]['file']}:{names} disagree in request metadata or latency, {span}"
 
 
 def _variants_at(group: CandidateGroup, at: Mapping[str, float]) -> set[int]:

@@ -14,7 +14,7 @@ from tensor_cast.performance_model.profiling_database.mapping.op_mapping import 
 )
 from tensor_cast.performance_model.profiling_database.paths.path import OperatorPath
 
-__all__ = ["path_for"]
+__all__ = ["kernel_missing", "path_for"]
 
 INTERPOLATED_MATMUL_KERNELS = MATMUL_KERNELS | {"BatchMatMulNd"}
 
@@ -73,8 +73,14 @@ def path_for(entry: OperatorEntry, *, strict: bool = False) -> OperatorPath | Mi
             return _unknown(reason, "compute_subcategory", entry.compute_subcategory, COMPUTE_SUBCATEGORIES)
         return paths[entry.compute_subcategory]
     if not entry.kernels:
-        return Miss(MissReason.KERNEL_TYPE_MISSING, entry.name)
+        return kernel_missing(entry.name)
     return paths["matmul" if entry.kernels[0] in INTERPOLATED_MATMUL_KERNELS else "generic"]
+
+
+def kernel_missing(operator: str) -> Miss:
+    """The miss of an operator whose entry names no kernel."""
+    hint = f"operator_mappings.{operator} in op_mapping.yaml names no kernel_type"
+    return Miss(MissReason.KERNEL_TYPE_MISSING, operator, {"hint": hint})
 
 
 def _unknown(reason: MissReason, field: str, value: str, known: tuple[str, ...]) -> Miss:

@@ -21,10 +21,12 @@ from tensor_cast.performance_model.profiling_database.diagnostics import (
     decisive_attempt,
     found_details,
     kernels_that_ran,
+    measured_spans,
     miss_details,
+    rows_that_disagree,
     shape_rule,
 )
-from tensor_cast.performance_model.profiling_database.exact.context import ExactContext
+from tensor_cast.performance_model.profiling_database.exact.context import ExactContext, tables_lacking
 from tensor_cast.performance_model.profiling_database.geometry.slices import CONFIDENCE, Attempt, Found, Method, Pick
 from tensor_cast.performance_model.profiling_database.interpolation_index import CandidateGroup, CandidateIndex
 from tensor_cast.performance_model.profiling_database.known_facts import open_facts, regime_facts, with_facts
@@ -47,7 +49,15 @@ if TYPE_CHECKING:
 __all__ = ["InterpolationEngine"]
 
 Search = Callable[[OperatorPath, "_Reading", Method], "Found | tuple[Attempt, ...]"]
-_Failure = tuple[Target, tuple[Attempt, ...]]
+
+
+class _Failure(NamedTuple):
+    """What was tried for a target in one group of rows, to no avail."""
+
+    target: Target
+    attempts: tuple[Attempt, ...]
+    group: CandidateGroup
+    pick: Pick = Pick()
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,11 +201,8 @@ class InterpolationEngine:
         path, entry = question.path, question.entry
         plan = self._plans.get((entry.name, kernel)) or self._plan(path, entry, kernel)
         if plan.table is None:
-            report = self._context.database.report(kernel)
-            details: dict[str, Any] = {"table": list(report.problems)}
-            if report.unreadable:
-                details["unreadable"] = report.unreadable
-            return KernelAttempt(kernel, path.table_missing, details)
+            lacking = tables_lacking(self._context, (kernel,))
+            return KernelAttempt(kernel, path.table_missing, {"table": lacking.pop("tables")[kernel], **lacking})
         targets = self._targets(path, question.leaf, entry, plan, plan.table)
         if isinstance(targets, Miss):
             return KernelAttempt(kernel, targets.reason, {**targets.details, "subject": targets.subject})
@@ -235,12 +242,7 @@ class InterpolationEngine:
         if unknown:
             return _unknown_fact(table.kernel, target, unknown)
         if not groups:
-            details = {
-                "rejected_rows": dict(index.rejected),
-                "usable_points": index.usable_points,
-                "nearest_regime_differs_in": index.nearest_mismatch(target.regime),
-            }
-            return KernelAttempt(table.kernel, MissReason.REGIME_KEY_UNMATCHED, details, target)
+            return _other_regime(table, index, target, path.required(target, table), plan.extra)
         failed: list[_Failure] = []
         readings = _readings(path, table, target, groups, failed)
         for search in question.searches(target):
@@ -248,10 +250,10 @@ class InterpolationEngine:
                 outcome = search(path, reading, plan.method)
                 if isinstance(outcome, Found):
                     return self._result(question, reading, outcome)
-                failed.append((reading.target, outcome))
+                failed.append(_Failure(reading.target, outcome, reading.group, reading.pick))
                 if outcome and outcome[0].reason in _AMBIGUOUS:
-                    return _failed(path, table, index, target, failed[-1:])
-        return _failed(path, table, index, target, failed)
+                    return _failed(path, plan.method, index, _Agreeing(table, target, groups), failed[-1:])
+        return _failed(path, plan.method, index, _Agreeing(table, target, groups), failed)
 
     def _result(self, question: _Question, reading: _Reading, found: Found) -> QueryResult:
         source = QuerySource.MEASURED if found.dim == 0 else QuerySource.INTERPOLATED
@@ -324,7 +326,7 @@ def _readings(
     for group in path.ordered(groups):
         fitted = path.fit(target, group)
         if isinstance(fitted, MissReason):
-            failed.append((target, (Attempt(tuple(target.axes), fitted, len(group)),)))
+            failed.append(_Failure(target, (Attempt(tuple(target.axes), fitted, len(group)),), group))
             continue
         fitted_target, part = fitted
         readings += [_Reading(table, part, fitted_target, pick) for pick in _picks(path, table, part, fitted_target)]
@@ -393,22 +395,53 @@ def _fill(sweep: Sweep, shared: list[_Shared], plan: _Plan) -> None:
         fill_interpolated(sweep, one.reading, one.axis_groups, plan.method)
 
 
-def _failed(
-    path: OperatorPath,
+def _other_regime(
     table: TensorTable | ColumnTable,
     index: CandidateIndex,
     target: Target,
-    failed: list[_Failure],
+    required: frozenset[str],
+    extra: frozenset[str],
 ) -> KernelAttempt:
-    """The kernel's failure, told of the target as the deciding attempt saw it."""
-    deciding = deciding_attempt([attempts for _, attempts in failed])
-    seen = next((one for one, attempts in failed if any(attempt is deciding for attempt in attempts)), target)
+    """No row agrees: in what the nearest differ, or why none can be used."""
     details: dict[str, Any] = {
         "rejected_rows": dict(index.rejected),
-        "axis_attempts": [attempt.to_details() for _, attempts in failed for attempt in attempts],
+        "usable_points": index.usable_points,
+        "nearest_regime_differs_in": index.nearest_mismatch(target.regime, extra, required),
     }
-    groups = index.matching(target.regime, path.allow_extra, path.required(target, table))
-    details |= kernels_that_ran(table, groups, target, deciding)
+    if not index.usable_points:
+        counts = ", ".join(f"{reason} {count}" for reason, count in index.rejected.items())
+        details["hint"] = f"no usable row in {table.report.source}" + (f": {counts}" if counts else "")
+    return KernelAttempt(table.kernel, MissReason.REGIME_KEY_UNMATCHED, details, target)
+
+
+class _Agreeing(NamedTuple):
+    """A target, and the groups of a table that agree with it."""
+
+    table: TensorTable | ColumnTable
+    target: Target
+    groups: Sequence[CandidateGroup]
+
+
+def _failed(
+    path: OperatorPath, method: Method, index: CandidateIndex, agreeing: _Agreeing, failed: list[_Failure]
+) -> KernelAttempt:
+    """Rows agree, but none is at the target or around it; told of the target as the deciding attempt saw it."""
+    deciding = deciding_attempt([one.attempts for one in failed])
+    table, groups = agreeing.table, agreeing.groups
+    last = next((one for one in failed if any(attempt is deciding for attempt in one.attempts)), None)
+    seen = agreeing.target if last is None else last.target
+    details: dict[str, Any] = {
+        "rejected_rows": dict(index.rejected),
+        "axis_attempts": [attempt.to_details() for one in failed for attempt in one.attempts],
+    }
+    if deciding is None or not (deciding.measured or deciding.reason in _AMBIGUOUS):
+        details["measured_spans"] = measured_spans(groups, seen)
+    if deciding is not None and deciding.reason is MissReason.INTERPOLATION_DIM_DISABLED:
+        policy = f"interpolation_policy.kernel_overrides.{table.kernel}.max_interpolation_dim"
+        details["hint"] = f"{policy} is {method.max_dim} in op_mapping.yaml"
+    elif last is not None and last.attempts[0].reason is MissReason.AMBIGUOUS_DUPLICATE_COORDINATE:
+        details["hint"] = rows_that_disagree(table, last.group, seen, last.pick)
+    details |= kernels_that_ran(table, groups, seen, deciding)
     reason = path.final_reason if deciding is None else deciding.reason
     return KernelAttempt(table.kernel, reason, details, seen, deciding)
 

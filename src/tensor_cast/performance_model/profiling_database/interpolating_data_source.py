@@ -198,13 +198,20 @@ class InterpolatingDataSource(DataSourcePerformanceModel):
 def _with_base(miss: Miss, base: QueryResult | Miss, fallback_from: str) -> Miss:
     """The wrapper's miss with what the base said; where the wrapper has nothing to add the base's reason stands."""
     details = {**miss.details, "fallback_from": fallback_from}
-    if isinstance(base, QueryResult):
-        return replace(miss, details=details, partial=base)
-    details["base_miss_reason"] = base.code
+    partial = base if isinstance(base, QueryResult) else None
+    of_base = _missed_children(base) if isinstance(base, QueryResult) else base
+    details["base_miss_reason"] = of_base.code
     if miss.reason in (
         MissReason.WRAPPER_COMMUNICATION_OWNED_BY_BASE,
         MissReason.WRAPPER_COMPOSITE_OWNED_UPSTREAM,
     ):
         details["wrapper_reason"] = miss.code
-        return replace(base, details={**details, **base.details})
-    return replace(miss, details=details)
+        miss, details = of_base, {**details, **of_base.details}
+    return replace(miss, details=details, partial=partial)
+
+
+def _missed_children(partial: QueryResult) -> Miss:
+    """The miss that an incomplete sum is: the children without an answer, and why they have none."""
+    kernels = [str(kernel) for kernel in partial.details.get("missed_kernels", ())]
+    details = {"attempted_kernel_types": kernels, "hint": partial.details.get("hint", "")}
+    return Miss(MissReason.SUB_KERNEL_MISS, ",".join(kernels), details)

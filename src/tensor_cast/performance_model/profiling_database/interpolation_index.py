@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 __all__ = ["AxisMatcher", "CandidateGroup", "CandidateIndex"]
 
 _SCANS = 2
+_NOTHING = "nothing"
 
 AxisMatcher = Callable[[float, float], bool]
 
@@ -384,22 +385,27 @@ class CandidateIndex:
             )
         )
 
-    def nearest_mismatch(self, target: RegimeKey) -> dict[str, Any]:
+    def nearest_mismatch(
+        self, target: RegimeKey, allow_extra: frozenset[str] = frozenset(), required: frozenset[str] = frozenset()
+    ) -> dict[str, Any]:
         """Fields of the closest groups that differ from the target: what a reader needs to see why nothing matched.
 
         Of the groups that differ in as few fields, those that differ in the fields of the first: `measured` is the
-        first's value, `measured_values` all of them where there are several.
+        first's value, `measured_values` all of them where there are several.  A field that only one side has is
+        `nothing` on the other where that decides.
         """
         wanted = dict(target)
         best: dict[str, list[Any]] = {}
         for i, group in enumerate(self.groups):
             differs = {name: value for name, value in group.regime_key if name in wanted and wanted[name] != value}
+            differs |= {name: _NOTHING for name in required if name not in group.regime}
+            differs |= {n: value for n, value in group.regime_key if n not in wanted and n not in allow_extra}
             if i == 0 or len(differs) < len(best):
                 best = {name: [value] for name, value in differs.items()}
             elif differs.keys() == best.keys():
                 for name, value in differs.items():
                     best[name].append(value)
-        return {name: _difference(wanted[name], values) for name, values in best.items()}
+        return {name: _difference(wanted.get(name, _NOTHING), values) for name, values in best.items()}
 
 
 def _difference(asked: Any, measured: list[Any]) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from tensor_cast.performance_model.profiling_database.data_source import (
     ShapeMatchInfo,
 )
 from tensor_cast.performance_model.profiling_database.database import ProfilingDatabase
-from tensor_cast.performance_model.profiling_database.dispatch import path_for
+from tensor_cast.performance_model.profiling_database.dispatch import kernel_missing, path_for
 from tensor_cast.performance_model.profiling_database.earlier_names import (
     DTYPE_MAP,
     SUPPORTED_QUERY_MODES,
@@ -68,6 +68,11 @@ Handler = Callable[[LeafOp], QueryResult | Miss]
 _COORDINATE_MODES = ("attention_lightning_indexer", "attention_sparse_sharedkv", "scatter_nd_update_mla")
 _NO_PLAIN_SHAPES = (*_COORDINATE_MODES, "attention_special")
 _UNDECIDED = (MissReason.AMBIGUOUS_DUPLICATE_COORDINATE, MissReason.SEMANTIC_FIELD_MISSING)
+_NO_POINT = (
+    MissReason.CANDIDATE_GROUP_FAILED,
+    MissReason.COMPUTE_MULTIDIM_INTERPOLATION_FAILED,
+    MissReason.ATTENTION_CANDIDATE_GROUP_FAILED,
+)
 _CODES_WITH_KERNELS = (MissReason.SUB_KERNEL_MISS, MissReason.ATTENTION_SUB_KERNEL_MISS)
 
 
@@ -221,7 +226,7 @@ class ProfilingDataSource(DataSourcePerformanceModel):
         if entry.zero_cost or entry.accepted_miss:
             return lambda leaf: accounted_zero(entry, leaf)
         if not entry.kernels:
-            return lambda leaf: Miss(MissReason.KERNEL_TYPE_MISSING, leaf.name)
+            return lambda leaf: kernel_missing(leaf.name)
         return compute
 
     def _compute(self, leaf: LeafOp, entry: OperatorEntry) -> QueryResult | Miss:
@@ -251,7 +256,10 @@ def _phase1_reason(miss: Miss) -> str:
 
 def _no_measured_point(miss: Miss) -> Miss:
     """The miss of an exact question whose geometry reasons would speak of interpolation."""
-    return replace(miss, reason=MissReason.SHAPE_MISMATCH) if miss.reason is MissReason.CANDIDATE_GROUP_FAILED else miss
+    if miss.reason not in _NO_POINT:
+        return miss
+    details = {**miss.details, "hint": "no row at this very place"}
+    return replace(miss, reason=MissReason.SHAPE_MISMATCH, details=details)
 
 
 def accounted_zero(entry: OperatorEntry, leaf: LeafOp) -> QueryResult:

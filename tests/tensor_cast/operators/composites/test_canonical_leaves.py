@@ -277,6 +277,16 @@ def test_the_phase_of_the_indexer_matters_only_where_tokens_may_be_split() -> No
 GROUPS = Requests((1, 1), (500, 500), block_table_shape=(2, 64))
 
 
+def test_fresh_values_of_other_tokens_are_left_for_whoever_is_asked() -> None:
+    """Three new tokens with the fresh values of seven: the canonical form would hide the contradiction."""
+    shapes = {"query": (3, 4, 512), "kv": (7, 512), "topk_indices": (3, 1, 64), "kv_dependency": (9, 128, 512)}
+    inputs = tuple(TensorSpec(shape, BF16, role=role) for role, shape in shapes.items())
+    op = LeafOp("tensor_cast.sparse_attn_sharedkv.default", inputs)
+    assert canonical_leaf(op) is op
+    fitting = LeafOp(op.name, (inputs[0], TensorSpec((3, 512), BF16, role="kv"), *inputs[2:]))
+    assert [spec.role for spec in canonical_leaf(fitting).inputs] == ["query", "kv", "topk_indices"]
+
+
 def test_deepseek_v4_and_glm5_meet_in_one_sparse_descriptor() -> None:
     query, cache = ((2, 1, 4, 512), BF16), ((1766, 128, 1, 512), BF16)
     direct = LeafOp.build(

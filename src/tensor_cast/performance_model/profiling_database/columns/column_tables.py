@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tensor_cast.errors import DataFileError, InvalidValueError
+from tensor_cast.errors import DataFileError, InvalidValueError, how_to_install
 from tensor_cast.performance_model.profiling_database.tables.kernel_table import ColumnTable, LoadReport
 
 if TYPE_CHECKING:
@@ -97,8 +97,7 @@ class ColumnTables(ABC):
             loaded = self._load(table, layout, report)
             report = report if loaded is None else loaded.report
         except (DataFileError, OSError) as error:
-            code = error.code if isinstance(error, DataFileError) else "unreadable"
-            report.problems.append(f"{code}: {error}")
+            report.fail(error, report.source)
         report.notes[:0] = notes
         return loaded, report
 
@@ -132,7 +131,7 @@ def _from_files(layout: TableLayout, paths: list[Path], report: LoadReport, limi
     from importlib.util import find_spec
 
     if paths[0].suffix == ".parquet" and find_spec("pyarrow") is None:
-        problem = "reading parquet needs pyarrow, which is not installed: pip install 'castq[gpu]'"
+        problem = f"reading parquet needs pyarrow, which is not installed: {how_to_install('parquet')}"
         raise DataFileError(report.source, problem, code="pyarrow_missing")
     from tensor_cast.performance_model.profiling_database.columns.column_table import load_column_table
 

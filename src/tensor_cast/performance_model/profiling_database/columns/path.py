@@ -62,23 +62,27 @@ class TabulatedPath(OperatorPath):
         if isinstance(facts, Miss):
             return facts
         if not isinstance(table, ColumnTable):
-            return Miss(MissReason.TARGET_UNAVAILABLE, table.kernel)
+            hint = f"rows of {table.report.source} are tensors: facts.family needs tables.{table.kernel}"
+            return Miss(MissReason.TARGET_UNAVAILABLE, table.kernel, {"hint": f"{hint} in op_mapping.yaml"})
         for name in (*table.fact_names, *table.constants):
             if name not in facts.regime:
-                return Miss(MissReason.SEMANTIC_FIELD_MISSING, name, {"attempted_kernel_types": [table.kernel]})
+                hint = f"give attrs.{name}, or facts.{name} of {entry.name} in op_mapping.yaml"
+                return Miss(MissReason.SEMANTIC_FIELD_MISSING, name, {"hint": hint})
         if facts.variant is not None and table.variants and facts.variant not in table.variants:
             close = nearest(facts.variant, table.variants)
             hint = f"kernel_source {facts.variant!r} is not in the table{close}; it holds {', '.join(table.variants)}"
             return Miss(MissReason.TARGET_UNAVAILABLE, "kernel_source", {"hint": hint})
         contradicted = _contradicted(table, facts)
         if contradicted:
-            details = {"attempted_kernel_types": [table.kernel], "regime_differs_in": contradicted}
-            return Miss(MissReason.REGIME_KEY_UNMATCHED, details=details)
+            return Miss(MissReason.REGIME_KEY_UNMATCHED, details={"regime_differs_in": contradicted})
         axes = {axis: float(facts.axes[axis]) for axis in table.axes if axis in facts.axes}
         regime = tuple((name, facts.regime[name]) for name in (*table.constants, *table.fact_names))
         if len(axes) < len(table.axes):
             missing = next(axis for axis in table.axes if axis not in axes)
-            return Miss(MissReason.MISSING_TARGET_AXIS, missing, {"attempted_kernel_types": [table.kernel]})
+            hint = (
+                f"tables.{table.kernel}.axes in op_mapping.yaml: {entry.facts['family']} knows {', '.join(facts.axes)}"
+            )
+            return Miss(MissReason.MISSING_TARGET_AXIS, missing, {"hint": hint})
         return (Target(axes, regime, facts.variant),)
 
     def candidate(

@@ -27,6 +27,7 @@ from tensor_cast.performance_model.profiling_database.exact.attention_evidence i
 from tensor_cast.performance_model.profiling_database.exact.context import (
     ExactContext,
     csv_missing,
+    dtypes_lacking,
     measured,
 )
 from tensor_cast.performance_model.profiling_database.exact.low_precision import cache_precision
@@ -39,9 +40,11 @@ __all__ = [
     "SEQUENCE_COLUMNS",
     "SEQ_TOLERANCE",
     "AttentionParams",
+    "AttentionTensors",
     "asked_batch",
     "asked_cache_precision",
     "attention_params",
+    "attention_tensors",
     "average_context",
     "integer_cell",
     "kv_head_count",
@@ -71,10 +74,10 @@ class AttentionParams:
     kv_precision: str | None = None
 
 
-def normalise_query(shape: Shape, head_dim: int) -> Shape | None:
+def normalise_query(shape: Shape, head_dim: int) -> tuple[int, int, int] | None:
     """`(tokens, heads, head_dim)` of a query: rank 3 as is, `(B,N,1,D)` without the 1, `(T, heads*dim)` split."""
     if len(shape) == 3:
-        return shape
+        return shape[0], shape[1], shape[2]
     if len(shape) == 4 and shape[2] == 1:
         return (shape[0], shape[1], shape[3])
     if len(shape) == 2 and head_dim > 0 and shape[1] % head_dim == 0 and shape[1]:
@@ -92,29 +95,51 @@ def average_context(leaf: LeafOp) -> int | Miss:
     return Miss(MissReason.MISSING_SEQ_LENS, details={"hint": "give the context length of each request (kv_lens)"})
 
 
-def attention_params(leaf: LeafOp) -> AttentionParams | Miss:
-    """The match fields of an attention operator, or the miss that names what is missing."""
+@dataclass(frozen=True, slots=True)
+class AttentionTensors:
+    """What every dense attention must show: query and key, `(tokens, heads, head_dim)`, the query's dtype in the
+    database, and the mean context length.
+    """
+
+    query: TensorSpec
+    key: TensorSpec
+    shape: tuple[int, int, int]
+    dtype: str
+    context: int
+
+
+def attention_tensors(leaf: LeafOp, *, strict: bool = False) -> AttentionTensors | Miss:
+    """The tensors of an attention operator, or the miss that names what is missing."""
     query, key = leaf.role("query"), leaf.role("key")
     if query is None:
-        return Miss(MissReason.QUERY_NOT_TENSOR)
-    dtype = profile_dtype(query.dtype)
+        return Miss(MissReason.QUERY_NOT_TENSOR, details={"hint": "give the tensor query"})
+    dtype = profile_dtype(query.dtype, strict=strict)
     if dtype is None:
-        return Miss(MissReason.DTYPE_UNMAPPED, query.dtype)
+        return Miss(MissReason.DTYPE_UNMAPPED, query.dtype, {"hint": dtypes_lacking((query,), strict=strict)})
     if key is None or key.rank < 2:
-        return Miss(MissReason.INSUFFICIENT_ARGS, details={"hint": "attention needs query, key and value"})
+        hint = "attention needs query, key and value, the key as (blocks, block, heads, head_dim)"
+        return Miss(MissReason.INSUFFICIENT_ARGS, details={"hint": hint})
     normal = normalise_query(query.shape, key.shape[-1])
     if normal is None:
-        return Miss(MissReason.Q_SHAPE_NORMALIZE_FAILED, details={"query_shape": list(query.shape)})
+        hint = f"query {query.shape} does not divide into heads of {key.shape[-1]}, the last size of key {key.shape}"
+        return Miss(MissReason.Q_SHAPE_NORMALIZE_FAILED, details={"query_shape": list(query.shape), "hint": hint})
     context_length = average_context(leaf)
     if isinstance(context_length, Miss):
         return context_length
-    layout = {3: "TND", 4: "BNSD_NBSD"}.get(query.rank)
-    tokens, heads, head_dim = normal
+    return AttentionTensors(query, key, normal, dtype, context_length)
+
+
+def attention_params(leaf: LeafOp) -> AttentionParams | Miss:
+    """The match fields of an attention operator, or the miss that names what is missing."""
+    found = attention_tensors(leaf)
+    if isinstance(found, Miss):
+        return found
     given = leaf.attributes.get("sparse_mode")
     sparse_mode = given if isinstance(given, int) else 3
-    kv_heads = kv_head_count(query, key, sparse_mode)
-    precision = asked_cache_precision(key)
-    return AttentionParams(tokens, heads, head_dim, dtype, context_length, sparse_mode, kv_heads, layout, precision)
+    layout = {3: "TND", 4: "BNSD_NBSD"}.get(found.query.rank)
+    kv_heads = kv_head_count(found.query, found.key, sparse_mode)
+    precision = asked_cache_precision(found.key)
+    return AttentionParams(*found.shape, found.dtype, found.context, sparse_mode, kv_heads, layout, precision)
 
 
 def asked_cache_precision(key: TensorSpec) -> str:
@@ -160,8 +185,7 @@ def lookup_attention(
             if (best is None or gaps < best[0]) and (agrees is None or agrees(row)):
                 best = (gaps, table, row)
     if best is None:
-        details = {"attempted_kernel_types": list(kernels), "target_axes": {"seq": float(params.avg_seq_len)}}
-        return Miss(MissReason.SHAPE_MISMATCH, details=details)
+        return Miss(MissReason.SHAPE_MISMATCH, details=_asked(kernels, params))
     gaps, table, row = best
     return measured(
         context,
@@ -207,6 +231,17 @@ def _place(
     regime = tuple((name, value) for name, value in compared.items() if value is not None)
     status = BATCH_AXIS_CONSTRAINED if "batch" in axes else BATCH_AXIS_ABSENT
     return {**attention_details(axes, regime), "batch_axis_status": status}
+
+
+def _asked(kernels: tuple[str, ...], params: AttentionParams) -> dict[str, Any]:
+    axes = {
+        "q_tokens": float(params.tokens),
+        "seq": float(params.avg_seq_len),
+        "heads": float(params.heads),
+        "head_dim": float(params.head_dim),
+    }
+    hint = f"no row of {params.dtype} has this context within {SEQ_TOLERANCE} tokens and the rest alike"
+    return {"attempted_kernel_types": list(kernels), "target_axes": axes, "hint": hint}
 
 
 def _inexact(params: AttentionParams, gaps: tuple[int, int], table: TensorTable, row: int) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from tensor_cast.operators.composites.latent_leaves import ABSORB_KERNELS, EXPAN
 from tensor_cast.operators.leaf import LeafOp, Requests
 from tensor_cast.operators.tensor import Shape, TensorSpec
 
-__all__ = ["SubKernel", "decompose", "is_decomposable"]
+__all__ = ["SubKernel", "decompose", "is_decomposable", "needs"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,11 @@ class SubKernel:
 def is_decomposable(operator: str) -> bool:
     """Whether a decomposition exists for the operator."""
     return operator in _DECOMPOSERS
+
+
+def needs(operator: str) -> str:
+    """What a call of a decomposable operator must hold."""
+    return _NEEDS[_DECOMPOSERS[operator]]
 
 
 def decompose(leaf: LeafOp) -> tuple[SubKernel, ...]:
@@ -188,4 +193,12 @@ _DECOMPOSERS = {
     "tensor_cast.mla_sparse_attention_quant.default": _latent_attention,
     "tensor_cast.mlapo.default": _preprocess,
     "tensor_cast.mlapo_quant.default": _preprocess,
+}
+_NEEDS = {
+    _latent_attention: (
+        "query (T, h, D), and w_uk_t and w_uv (h, ...) for a decode or kv_b_proj (lora, ...) and kv_cache for a prefill"
+    ),
+    _preprocess: (
+        "hidden (T, H), q_lora_rank, kv_lora_rank, qk_rope_dim, and q_b_weight (mlapo_quant: num_heads and qk_head_dim)"
+    ),
 }

@@ -21,7 +21,11 @@ from tensor_cast.performance_model.profiling_database.data_source import (
     QuerySource,
     ShapeMatchInfo,
 )
-from tensor_cast.performance_model.profiling_database.exact.context import ExactContext, merged_meta
+from tensor_cast.performance_model.profiling_database.exact.context import (
+    ExactContext,
+    merged_meta,
+    tables_lacking,
+)
 from tensor_cast.performance_model.profiling_database.interpolation_math import linear_interp
 from tensor_cast.performance_model.profiling_database.tables.communication_csv import (
     CommunicationRow,
@@ -48,7 +52,7 @@ def lookup_communication(context: ExactContext, leaf: LeafOp, kernel: str) -> Qu
     tensor = leaf.tensors[0]
     width = stored_bytes(tensor.dtype)
     if width is None:
-        return Miss(MissReason.DTYPE_UNMAPPED, tensor.dtype)
+        return Miss(MissReason.DTYPE_UNMAPPED, tensor.dtype, {"hint": f"the bytes of {tensor.dtype} are not known"})
     size = int(tensor.numel * width)
     if leaf.name.startswith("tensor_cast.reduce_scatter"):
         size //= len(group)
@@ -82,14 +86,9 @@ def lookup_message(context: ExactContext, kernel: str, message: Message) -> Quer
     """
     table = context.database.communication_table(kernel)
     if table is None:
-        report = context.database.report(kernel)
-        problems = report.problems
-        raw = any(problem.startswith("missing_column") for problem in problems)
+        raw = context.database.report(kernel).status == "missing_column"
         reason = MissReason.CSV_FORMAT_RAW if raw else MissReason.CSV_NOT_FOUND
-        details: dict[str, Any] = {"attempted_kernel_types": [kernel], "tables": {kernel: list(problems)}}
-        if report.unreadable:
-            details["unreadable_tables"] = [report.unreadable]
-        return Miss(reason, details=details)
+        return Miss(reason, details={"attempted_kernel_types": [kernel], **tables_lacking(context, (kernel,))})
     return _Question(context, table, message).answer()
 
 
@@ -184,7 +183,17 @@ class _Question:
         }
         if sizes:
             details["measured_range"] = {"message_bytes": (float(sizes[0]), float(sizes[-1]))}
+        else:
+            details["regime_differs_in"] = self._other_group()
         return Miss(MissReason.SHAPE_MISMATCH, details=details)
+
+    def _other_group(self) -> dict[str, Any]:
+        """In what the measured groups differ from the one asked for: the ranks, or else the level of interconnect."""
+        asked, held = len(self.message.group), sorted({devices for devices, _ in self.table.groups})
+        if asked not in held:
+            return {"num_devices": {"asked": asked, "measured": ", ".join(map(str, held)) or "nothing"}}
+        tiers = sorted(str(tier) for devices, tier in self.table.groups if devices == asked)
+        return {"topology_tier": {"asked": self.tier, "measured": ", ".join(tiers)}}
 
 
 def _same_dtype(recorded: str, asked: str) -> bool:

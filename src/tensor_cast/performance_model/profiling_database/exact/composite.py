@@ -5,6 +5,7 @@ Source: exact-lookup facts, section 9.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -25,10 +26,15 @@ from tensor_cast.performance_model.profiling_database.exact.attention import (
     average_context,
     lookup_attention,
 )
-from tensor_cast.performance_model.profiling_database.exact.children import SubKernel, decompose, is_decomposable
+from tensor_cast.performance_model.profiling_database.exact.children import SubKernel, decompose, is_decomposable, needs
 from tensor_cast.performance_model.profiling_database.exact.communication import Message, lookup_message, rank_group
 from tensor_cast.performance_model.profiling_database.exact.compute import lookup_compute
-from tensor_cast.performance_model.profiling_database.exact.context import ExactContext
+from tensor_cast.performance_model.profiling_database.exact.context import (
+    ExactContext,
+    dtypes_lacking,
+    profile_dtypes,
+)
+from tensor_cast.performance_model.profiling_database.exact.low_precision import contradicts
 from tensor_cast.performance_model.profiling_database.mapping.op_mapping import OperatorEntry
 
 __all__ = ["lookup_composite"]
@@ -45,9 +51,13 @@ def lookup_composite(context: ExactContext, leaf: LeafOp, entry: OperatorEntry) 
 
 def _static(context: ExactContext, leaf: LeafOp, entry: OperatorEntry) -> QueryResult | Miss:
     if not entry.sub_kernels:
-        return Miss(MissReason.NO_SUB_KERNELS)
+        hint = f"operator_mappings.{leaf.name} in op_mapping.yaml lists no sub_kernels"
+        return Miss(MissReason.NO_SUB_KERNELS, details={"hint": hint})
     compute = tuple(name for name in entry.sub_kernels if not name.startswith("hcom_"))
     collectives = tuple(name for name in entry.sub_kernels if name.startswith("hcom_"))
+    foreign = _foreign_operands(context, leaf)
+    if foreign is not None:
+        return foreign
     hit = lookup_compute(context, leaf, compute, entry.tc_input_count)
     if isinstance(hit, Miss):
         return hit
@@ -60,6 +70,15 @@ def _static(context: ExactContext, leaf: LeafOp, entry: OperatorEntry) -> QueryR
     return _summed(parts, parts[0][0], 0.9 if collectives else 0.8, "compute kernel plus collectives")
 
 
+def _foreign_operands(context: ExactContext, leaf: LeafOp) -> Miss | None:
+    """Strict matching: the miss of a product whose matrices are not those that its operator multiplies."""
+    names = profile_dtypes(leaf.tensor_dtypes[:2], context.strict) if context.strict else None
+    if names is None or len(names) < 2 or not contradicts(leaf.name.replace("_all_reduce", ""), *names):
+        return None
+    hint = f"{leaf.name} does not multiply {names[0]} by {names[1]}"
+    return Miss(MissReason.TARGET_UNAVAILABLE, leaf.name, {"hint": hint})
+
+
 def _collective(context: ExactContext, leaf: LeafOp, kernel: str) -> QueryResult | Miss:
     group = rank_group(leaf)
     left, right = (*leaf.tensors, None, None)[:2]
@@ -67,9 +86,17 @@ def _collective(context: ExactContext, leaf: LeafOp, kernel: str) -> QueryResult
         return Miss(MissReason.INVALID_ARGS, details={"hint": "two matrices and a rank_group are needed"})
     width = 2.0 if left.dtype in _QUANTISED_INPUT else stored_bytes(left.dtype)
     if width is None:
-        return Miss(MissReason.DTYPE_UNMAPPED, left.dtype)
-    size = int(left.shape[0] * right.shape[-1] * width)
+        return Miss(MissReason.DTYPE_UNMAPPED, left.dtype, {"hint": f"the bytes of {left.dtype} are not known"})
+    size = int(_products(left, right) * width)
     return lookup_message(context, kernel, Message(size, group, _summed_dtype(leaf, left), (left.shape, right.shape)))
+
+
+def _products(left: TensorSpec, right: TensorSpec) -> int:
+    """How many values a product of `(..., M, K)` and `(K, N)` or `(N, K)` has; K may be packed, two values in one."""
+    reduced = left.shape[-1]
+    if right.rank < 2 or reduced in (right.shape[-2], 2 * right.shape[-2]):
+        return math.prod(left.shape[:-1]) * right.shape[-1]
+    return math.prod(left.shape[:-1]) * right.shape[-2]
 
 
 def _summed_dtype(leaf: LeafOp, left: TensorSpec) -> str:
@@ -82,9 +109,9 @@ def _summed_dtype(leaf: LeafOp, left: TensorSpec) -> str:
 def _decomposed(context: ExactContext, leaf: LeafOp, entry: OperatorEntry) -> QueryResult | Miss:
     children = decompose(leaf)
     if not children:
-        return Miss(MissReason.DECOMPOSE_FAILED, details={"hint": "the call lacks weights or widths"})
+        return Miss(MissReason.DECOMPOSE_FAILED, details={"hint": f"give {needs(leaf.name)}"})
     hits: list[tuple[str, QueryResult]] = []
-    missed: list[str] = []
+    missed: dict[str, str] = {}
     for part in children:
         found = _child(context, part, leaf.role("kv_cache"))
         if isinstance(found, QueryResult):
@@ -92,19 +119,21 @@ def _decomposed(context: ExactContext, leaf: LeafOp, entry: OperatorEntry) -> Qu
         elif part.is_attention:
             return replace(found, reason=MissReason.ATTENTION_SUB_KERNEL_MISS, subject=part.kernels[0])
         else:
-            missed.append(part.kernels[0])
+            missed[part.kernels[0]] = found.because
     if not missed:
         return _summed(hits, ",".join(name for name, _ in hits), 0.8, "decomposed sub-kernels")
-    miss = Miss(MissReason.SUB_KERNEL_MISS, ",".join(missed), {"attempted_kernel_types": missed})
+    hint = "; ".join(f"{kernel}: {why}" for kernel, why in missed.items())
+    miss = Miss(MissReason.SUB_KERNEL_MISS, ",".join(missed), {"attempted_kernel_types": list(missed), "hint": hint})
     if not hits or entry.require_all_sub_kernels:
         return miss
     partial = _summed(hits, ",".join(name for name, _ in hits), len(hits) / len(children), "partial sum")
     details: dict[str, Any] = {
         **partial.details,
         "hit_kernels": [name for name, _ in hits],
-        "missed_kernels": missed,
+        "missed_kernels": list(missed),
         "partial": True,
         "miss_reason": miss.code,
+        "hint": hint,
     }
     return replace(partial, source=QuerySource.PARTIAL, details=details)
 
@@ -117,7 +146,7 @@ def _child(context: ExactContext, part: SubKernel, cache: TensorSpec | None) -> 
     dtype = profile_dtype(query.dtype)
     length = average_context(part.leaf)
     if dtype is None:
-        return Miss(MissReason.DTYPE_UNMAPPED, query.dtype)
+        return Miss(MissReason.DTYPE_UNMAPPED, query.dtype, {"hint": dtypes_lacking((query,))})
     if isinstance(length, Miss):
         return length
     tokens, heads, width = query.shape

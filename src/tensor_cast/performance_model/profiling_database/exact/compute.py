@@ -6,7 +6,8 @@ Source: exact-lookup facts, sections 4 to 6.
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Final
 
 from tensor_cast.dtypes import profile_dtype, profile_dtype_bytes
 from tensor_cast.operators.leaf import LeafOp
@@ -16,10 +17,12 @@ from tensor_cast.performance_model.profiling_database.exact.agreement import par
 from tensor_cast.performance_model.profiling_database.exact.context import (
     ExactContext,
     csv_missing,
+    dtypes_lacking,
     measured,
     profile_dtypes,
     profile_inputs,
     rescaled,
+    tables_lacking,
 )
 from tensor_cast.performance_model.profiling_database.exact.low_precision import (
     PRODUCTS,
@@ -36,7 +39,10 @@ from tensor_cast.performance_model.profiling_database.tables.shapes import (
     strip_leading_one,
 )
 
-__all__ = ["lookup_compute", "lookup_elementwise", "lookup_moe_fused"]
+__all__ = ["EP_SIZE_HINT", "lookup_compute", "lookup_elementwise", "lookup_moe_fused"]
+
+EP_SIZE_HINT: Final = "give --ep-size (ParallelConfig.expert_parallel_size), the ranks the experts lie on"
+_SHOWN: Final = 4
 
 
 def lookup_compute(
@@ -97,7 +103,17 @@ def _no_row(leaf: LeafOp, kernels: tuple[str, ...], inputs: tuple[TensorSpec, ..
         details["dtypes_without_a_database_name"] = sorted(
             {spec.dtype for spec in leaf.tensors if profile_dtype(spec.dtype) is None}
         )
+        details["hint"] = dtypes_lacking(leaf.tensors)
+    else:
+        details["hint"] = f"no row has {'inputs ' + _cells(inputs) if inputs else 'no inputs'}"
     return Miss(MissReason.SHAPE_MISMATCH, details=details)
+
+
+def _cells(specs: Sequence[TensorSpec]) -> str:
+    """Shapes and dtypes as the cells of a table hold them; of many tensors the first."""
+    shown, more = specs[:_SHOWN], "..." if len(specs) > _SHOWN else ""
+    shapes = ";".join(",".join(map(str, spec.shape)) for spec in shown)
+    return f"{shapes}{more} of {';'.join(spec.dtype for spec in shown)}{more}"
 
 
 def lookup_elementwise(context: ExactContext, leaf: LeafOp, entry: OperatorEntry) -> QueryResult | Miss:
@@ -109,17 +125,16 @@ def lookup_elementwise(context: ExactContext, leaf: LeafOp, entry: OperatorEntry
         return lookup_compute(context, leaf, entry.kernels, entry.tc_input_count)
     kernel = entry.kernel_type or ""
     table = context.tensor_table(kernel)
-    miss = Miss(
-        MissReason.ELEMENTWISE_OUTPUT_SHAPE_MISMATCH,
-        details={"attempted_kernel_types": [kernel], "output_shape": list(leaf.outputs[0].shape)},
-    )
     wanted = profile_dtype(leaf.outputs[0].dtype)
-    if table is None or wanted is None:
-        return miss
+    if table is None:
+        return _no_output(leaf, kernel, **tables_lacking(context, (kernel,)))
+    if wanted is None:
+        return _no_output(leaf, kernel, hint=dtypes_lacking(leaf.outputs[:1]))
     index = context.cached(("outputs", kernel), lambda: _OutputIndex(table))
     match = index.find(strip_leading_one(leaf.outputs[0].shape), wanted)
     if match is None:
-        return miss
+        output = TensorSpec(leaf.outputs[0].shape, wanted)
+        return _no_output(leaf, kernel, hint=f"no row has the output {_cells((output,))}")
     held = index.dtype(match.row)
     notes: dict[str, Any] = {"query_mode": "elementwise"}
     if match.rule.rank is Rank.PADDED:
@@ -131,6 +146,12 @@ def lookup_elementwise(context: ExactContext, leaf: LeafOp, entry: OperatorEntry
     scale = profile_dtype_bytes(wanted) / profile_dtype_bytes(held)
     note = {"rule": "dtype scale", "changes": [f"{held} -> {wanted}"]}
     return rescaled(result, scale, 0.9, dtype_scale=scale, inexact_match=note)
+
+
+def _no_output(leaf: LeafOp, kernel: str, **details: Any) -> Miss:
+    """One reason for every miss, a missing table included (exact-lookup facts, section 5)."""
+    asked = {"attempted_kernel_types": [kernel], "output_shape": list(leaf.outputs[0].shape)}
+    return Miss(MissReason.ELEMENTWISE_OUTPUT_SHAPE_MISMATCH, details={**asked, **details})
 
 
 class _OutputIndex:
@@ -199,7 +220,8 @@ def lookup_moe_fused(context: ExactContext, leaf: LeafOp, entry: OperatorEntry) 
     ep_size = context.parallel.expert_parallel_size
     has_ep = "EP Size" in table.extra
     if has_ep and ep_size is None:
-        return Miss(MissReason.EP_SIZE_NOT_CONFIGURED, details={"attempted_kernel_types": [kernel]})
+        details = {"attempted_kernel_types": [kernel], "hint": EP_SIZE_HINT}
+        return Miss(MissReason.EP_SIZE_NOT_CONFIGURED, details=details)
     index = context.row_index(kernel, entry.tc_input_count)
     inputs = profile_inputs(leaf, entry.tc_input_count)
     if index is None or inputs is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from statistics import median, pstdev
@@ -27,7 +27,17 @@ from tensor_cast.performance_model.profiling_database.exact.inexact import descr
 from tensor_cast.performance_model.profiling_database.exact.row_index import Accept, RowIndex, RowMatch
 from tensor_cast.performance_model.profiling_database.tables.kernel_table import ColumnTable, TensorTable, suspect_rows
 
-__all__ = ["ExactContext", "csv_missing", "measured", "merged_meta", "profile_dtypes", "profile_inputs"]
+__all__ = [
+    "ExactContext",
+    "csv_missing",
+    "dtypes_lacking",
+    "measured",
+    "merged_meta",
+    "profile_dtypes",
+    "profile_inputs",
+    "rescaled",
+    "tables_lacking",
+]
 
 T = TypeVar("T")
 _MANY_ROWS: Final = 16
@@ -110,12 +120,25 @@ def profile_inputs(leaf: LeafOp, input_count: int | None, *, strict: bool = Fals
 
 def csv_missing(context: ExactContext, kernels: tuple[str, ...]) -> Miss:
     """The miss for kernels none of which has a table, with what loading them found."""
+    details = {"attempted_kernel_types": list(kernels), **tables_lacking(context, kernels)}
+    return Miss(MissReason.CSV_NOT_FOUND, details=details)
+
+
+def tables_lacking(context: ExactContext, kernels: Iterable[str]) -> dict[str, Any]:
+    """What loading the kernels' tables found: files that are not there, and files that cannot be read."""
     reports = {kernel: context.database.report(kernel) for kernel in kernels}
-    problems = {kernel: report.problems for kernel, report in reports.items()}
-    details: dict[str, Any] = {"attempted_kernel_types": list(kernels), "tables": problems}
+    details: dict[str, Any] = {"tables": {kernel: list(report.problems) for kernel, report in reports.items()}}
+    if absent := [report.absent for report in reports.values() if report.absent]:
+        details["missing_tables"] = absent
     if unreadable := [report.unreadable for report in reports.values() if report.unreadable]:
         details["unreadable_tables"] = unreadable
-    return Miss(MissReason.CSV_NOT_FOUND, details=details)
+    return details
+
+
+def dtypes_lacking(specs: Iterable[TensorSpec], *, strict: bool = False) -> str:
+    """The hint for tensors of whose dtypes some have no name in the tables; an empty text where all have one."""
+    names = sorted({spec.dtype for spec in specs if profile_dtype(spec.dtype, strict=strict) is None})
+    return f"the tables have no name for {', '.join(names)}" if names else ""
 
 
 def measured(

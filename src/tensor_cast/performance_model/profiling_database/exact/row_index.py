@@ -101,8 +101,19 @@ class RowIndex:
                     found.append(RowMatch(row, rule, form))
         if not found:
             return None
-        best = min(found, key=lambda match: (match.rule.rank, match.row))
-        return replace(best, rows=tuple(sorted({m.row for m in found if m.rule.rank is best.rule.rank})))
+        best = min(found, key=lambda match: (self._tiles(match.row), match.rule.rank, match.row))
+        return replace(best, rows=tuple(sorted({m.row for m in found if self._repeat(m, best)})))
+
+    def _repeat(self, match: RowMatch, best: RowMatch) -> bool:
+        """Whether a row measured what the best one did: products of either orientation, in one storage format."""
+        if self._kernel not in MATMUL_KERNELS:
+            return match.rule.rank is best.rule.rank
+        return self._tiles(match.row) == self._tiles(best.row)
+
+    def _tiles(self, row: int) -> tuple[bool, ...]:
+        """Which inputs of a product are stored in tiles; whole ones come first."""
+        product = self._kernel in MATMUL_KERNELS
+        return tuple([spec.format != "ND" for spec in self._specs[row]]) if product else ()
 
     def _nearest(self, forms: tuple[tuple[TensorSpec, ...], ...], accept: Accept | None) -> RowMatch | None:
         best: RowMatch | None = None

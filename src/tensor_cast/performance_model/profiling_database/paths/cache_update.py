@@ -12,7 +12,7 @@ from tensor_cast.dtypes import profile_dtype
 from tensor_cast.operators.leaf import LeafOp
 from tensor_cast.operators.tensor import Shape, TensorSpec
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
-from tensor_cast.performance_model.profiling_database.exact.context import ExactContext
+from tensor_cast.performance_model.profiling_database.exact.context import ExactContext, dtypes_lacking
 from tensor_cast.performance_model.profiling_database.geometry.points import RegimeKey
 from tensor_cast.performance_model.profiling_database.mapping.op_mapping import KernelPolicy, OperatorEntry
 from tensor_cast.performance_model.profiling_database.paths.moving import (
@@ -70,7 +70,10 @@ class CacheUpdatePath(OperatorPath):
         ]
         place = _place(table.kernel, tuple(named)) if len(named) == 3 else None
         if place is None:
-            return Miss(MissReason.TARGET_UNAVAILABLE, table.kernel, {"cause": "scatter_target_unextractable"})
+            given = [spec for spec in roles if spec is not None]
+            hint = dtypes_lacking(given, strict=self.strict) or "give update, cache (blocks, block, D) and index"
+            details = {"cause": "scatter_target_unextractable", "hint": hint}
+            return Miss(MissReason.TARGET_UNAVAILABLE, table.kernel, details)
         return (Target(*place),)
 
     def candidate(

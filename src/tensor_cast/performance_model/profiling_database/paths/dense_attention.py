@@ -149,7 +149,8 @@ class DenseAttentionPath(OperatorPath):
         policy: KernelPolicy,
     ) -> tuple[Target, ...] | Miss:
         if not isinstance(table, TensorTable) or sequence_column(table) is None:
-            return Miss(MissReason.ATTENTION_INDEX_UNAVAILABLE, table.kernel, {"hint": "no avg_seq_len column"})
+            hint = f"{table.report.source} has no column {SEQUENCE_COLUMNS[0]}"
+            return Miss(MissReason.ATTENTION_INDEX_UNAVAILABLE, table.kernel, {"hint": hint})
         target = dense_target(leaf, entry, table, policy, strict=self.strict)
         if isinstance(target, Miss) or not self.strict:
             return target if isinstance(target, Miss) else (target,)

@@ -9,14 +9,13 @@ import math
 from dataclasses import replace
 from typing import Any, Final
 
-from tensor_cast.dtypes import profile_dtype
 from tensor_cast.operators.leaf import LeafOp
 from tensor_cast.operators.tensor import TensorSpec
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
 from tensor_cast.performance_model.profiling_database.exact.attention import (
     asked_batch,
     asked_cache_precision,
-    average_context,
+    attention_tensors,
     integer_cell,
     kv_head_count,
     normalise_query,
@@ -41,26 +40,18 @@ def dense_target(
     leaf: LeafOp, entry: OperatorEntry, table: TensorTable, policy: KernelPolicy, *, strict: bool = False
 ) -> Target | Miss:
     """Where a question lies."""
-    query, key = leaf.role("query"), leaf.role("key")
-    dtype = None if query is None else profile_dtype(query.dtype, strict=strict)
-    normal = None if query is None or key is None else normalise_query(query.shape, key.shape[-1])
-    if query is None or key is None or dtype is None or normal is None:
-        return Miss(MissReason.ATTENTION_TARGET_UNAVAILABLE, table.kernel, {"hint": "query and key needed"})
-    length = average_context(leaf)
-    if isinstance(length, Miss):
-        return Miss(MissReason.ATTENTION_TARGET_UNAVAILABLE, table.kernel, {**length.details, "cause": length.code})
-    layout = "BNSD_NBSD" if query.rank == 4 else "TND"
+    found = attention_tensors(leaf, strict=strict)
+    if isinstance(found, Miss):
+        return Miss(MissReason.ATTENTION_TARGET_UNAVAILABLE, table.kernel, {**found.details, "cause": found.code})
+    layout = "BNSD_NBSD" if found.query.rank == 4 else "TND"
     sparse_mode = _sparse_mode(leaf, layout)
-    if sparse_mode is None:
-        return Miss(MissReason.ATTENTION_SPARSE_MODE_UNKNOWN, table.kernel)
-    kv_heads = kv_head_count(query, key, sparse_mode)
     regime: list[tuple[str, Any]] = [
         ("kernel_type", table.kernel),
-        ("dtype", dtype),
+        ("dtype", found.dtype),
         ("sparse_mode", sparse_mode),
-        ("kv_heads", kv_heads),
+        ("kv_heads", kv_head_count(found.query, found.key, sparse_mode)),
         ("input_layout", layout),
-        ("kv_precision", asked_cache_precision(key)),
+        ("kv_precision", asked_cache_precision(found.key)),
     ]
     quant_mode = policy.quant_mode or entry.quant_mode or leaf.attributes.get("quant_mode")
     notes: dict[str, Any] = {"batch": asked_batch(leaf)}
@@ -68,13 +59,12 @@ def dense_target(
         regime.append(("quant_mode", str(quant_mode)))
         if "Runtime quant_mode" not in table.extra:
             notes |= {"quant_mode_unknown_in_csv": True, "target_quant_mode": str(quant_mode)}
-    tokens, heads, head_dim = normal
-    axes = _axes(tokens, heads, head_dim, length, policy)
+    axes = _axes(*found.shape, found.context, policy)
     roots = ("seq",) if policy.axis_transform == "sqrt_seq" else ()
     return Target(axes, tuple(regime), notes=notes, roots=roots)
 
 
-def _sparse_mode(leaf: LeafOp, layout: str) -> int | None:
+def _sparse_mode(leaf: LeafOp, layout: str) -> int:
     given = leaf.attributes.get("sparse_mode")
     if isinstance(given, int):
         return given
@@ -128,8 +118,10 @@ def per_request_target(leaf: LeafOp, target: Target) -> Target | Miss | None:
     if requests is None or requests.query_lens is None or not requests.kv_lens:
         return None
     if len(set(requests.query_lens)) > 1 or len(set(requests.kv_lens)) > 1:
-        hint = "requests of different lengths are a sum of measured batches, not a row"
-        return Miss(MissReason.REQUEST_LENGTHS_NOT_UNIFORM, details={"hint": hint})
+        name = "query_lens" if len(set(requests.query_lens)) > 1 else "kv_lens"
+        lengths = requests.query_lens if name == "query_lens" else requests.kv_lens
+        hint = f"{name} {min(lengths)}..{max(lengths)}: ask once for each group of equal requests"
+        return Miss(MissReason.REQUEST_LENGTHS_NOT_UNIFORM, name, {"hint": hint})
     query, context, count = requests.query_lens[0], requests.kv_lens[0], len(requests.kv_lens)
     if target.axes["q_tokens"] not in (query * count, count):
         return Miss(MissReason.SEMANTIC_FIELD_MISSING, "query_lens", {"hint": "they do not add up to the query tokens"})

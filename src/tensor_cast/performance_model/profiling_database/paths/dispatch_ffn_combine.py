@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from tensor_cast.operators.leaf import LeafOp
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
+from tensor_cast.performance_model.profiling_database.exact.compute import EP_SIZE_HINT
 from tensor_cast.performance_model.profiling_database.exact.context import ExactContext
 from tensor_cast.performance_model.profiling_database.mapping.op_mapping import KernelPolicy, OperatorEntry
 from tensor_cast.performance_model.profiling_database.paths.dispatch_place import leaf_place, row_place
@@ -36,7 +37,7 @@ class DispatchFFNCombinePath(OperatorPath):
 
     def refuses(self, context: ExactContext, leaf: LeafOp, entry: OperatorEntry) -> Miss | None:
         if context.parallel.expert_parallel_size is None:
-            return Miss(MissReason.EP_SIZE_NOT_CONFIGURED, details={"hint": "give the expert-parallel size"})
+            return Miss(MissReason.EP_SIZE_NOT_CONFIGURED, details={"hint": EP_SIZE_HINT})
         return None
 
     def axis_groups(self, target: Target, table: TensorTable | ColumnTable) -> Sequence[tuple[str, ...]]:

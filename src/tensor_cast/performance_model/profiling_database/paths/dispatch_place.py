@@ -6,7 +6,7 @@ Source: leaf-operator facts, section 4.1; phase 2 facts, section 2.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from tensor_cast.dtypes import operand_dtype, profile_dtype
@@ -14,6 +14,7 @@ from tensor_cast.operators.leaf import LeafOp
 from tensor_cast.operators.tensor import Shape, TensorSpec
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
 from tensor_cast.performance_model.profiling_database.exact.agreement import parse_ep_size
+from tensor_cast.performance_model.profiling_database.exact.context import dtypes_lacking
 from tensor_cast.performance_model.profiling_database.exact.low_precision import INT4
 from tensor_cast.performance_model.profiling_database.geometry.points import RegimeKey
 from tensor_cast.performance_model.profiling_database.paths.packing import whole_experts
@@ -89,18 +90,22 @@ def leaf_place(leaf: LeafOp, ep_size: int, *, strict: bool = False) -> ExpertsPl
     subtype = quant_subtype_of_operator(leaf.name)
     x, ids = leaf.role("x"), leaf.role("expert_indices")
     if subtype is None or x is None or x.rank < 2:
-        return Miss(MissReason.MOE_FUSED_TARGET_UNEXTRACTABLE, details={"hint": "activation of rank >= 2 needed"})
+        hint = "give the tensor x of rank >= 2" if subtype else f"{leaf.name} is none of {', '.join(_SUBTYPES)}"
+        return Miss(MissReason.MOE_FUSED_TARGET_UNEXTRACTABLE, details={"hint": hint})
     hidden, tokens = x.shape[-1], math.prod(x.shape[:-1])
     if ids is None or ids.rank < 2 or math.prod(ids.shape[:-1]) != tokens or ids.shape[-1] < 1:
-        return Miss(MissReason.TOPK_UNEXTRACTABLE, details={"hint": f"expert_indices ({tokens}, topk) needed"})
+        return Miss(MissReason.TOPK_UNEXTRACTABLE, details={"hint": f"give expert_indices ({tokens}, topk)"})
     shapes = _weight_shapes(leaf, hidden, subtype)
     if shapes is None:
-        return Miss(MissReason.MOE_FUSED_TARGET_UNEXTRACTABLE, details={"hint": "GMM1 and GMM2 weight shapes needed"})
+        hint = f"give gmm1_weight ({hidden}, N) and gmm2_weight (N/2, {hidden}) of each expert"
+        return Miss(MissReason.MOE_FUSED_TARGET_UNEXTRACTABLE, details={"hint": hint})
     gmm1, gmm2 = shapes
     weights = (*leaf.roles("gmm1_weight")[:1], *leaf.roles("gmm2_weight")[:1])
-    dtypes = [profile_dtype(operand_dtype(leaf.name, spec.role, spec.dtype), strict=strict) for spec in (x, *weights)]
+    named = [replace(spec, dtype=operand_dtype(leaf.name, spec.role, spec.dtype)) for spec in (x, *weights)]
+    dtypes = [profile_dtype(spec.dtype, strict=strict) for spec in named]
     if None in dtypes:
-        return Miss(MissReason.MOE_FUSED_TARGET_UNEXTRACTABLE, subtype, {"hint": "a weight dtype has no database name"})
+        hint = dtypes_lacking(named, strict=strict)
+        return Miss(MissReason.MOE_FUSED_TARGET_UNEXTRACTABLE, subtype, {"hint": hint})
     activation, weight1, weight2 = (str(name) for name in dtypes)
     return ExpertsPlace(
         tokens=tokens,

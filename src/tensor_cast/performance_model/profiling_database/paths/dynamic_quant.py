@@ -13,7 +13,7 @@ from tensor_cast.dtypes import operand_dtype, profile_dtype
 from tensor_cast.operators.leaf import LeafOp
 from tensor_cast.operators.tensor import Shape, TensorSpec
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
-from tensor_cast.performance_model.profiling_database.exact.context import ExactContext
+from tensor_cast.performance_model.profiling_database.exact.context import ExactContext, dtypes_lacking
 from tensor_cast.performance_model.profiling_database.geometry.points import RegimeKey
 from tensor_cast.performance_model.profiling_database.mapping.op_mapping import KernelPolicy, OperatorEntry
 from tensor_cast.performance_model.profiling_database.paths.moving import (
@@ -29,6 +29,12 @@ from tensor_cast.performance_model.profiling_database.tables.kernel_table import
 __all__ = ["DynamicQuantPath", "scale_mode"]
 
 _BLOCK_KERNEL: Final = "DynamicBlockQuant"
+_HINTS: Final[Mapping[str, str]] = {
+    "input_shape_empty": "a scalar has no rows",
+    "compute_scale_outputs_lt_2": "give the quantised tensor and its scale",
+    "quant_output_shape_mismatch": "the first output has the shape of x",
+    "compute_scale_mode_unextractable": "a scale holds one value, one for each row or one for each column",
+}
 ScaleMode = tuple[str, int | None]
 
 
@@ -93,20 +99,23 @@ class DynamicQuantPath(OperatorPath):
     ) -> tuple[Target, ...] | Miss:
         x = _activation(leaf)
         if x is None:
-            return Miss(MissReason.TARGET_UNAVAILABLE, table.kernel, {"cause": "input_shape_missing"})
+            return _unavailable(table.kernel, "input_shape_missing", "give the tensor x")
         names = [
             _quant_dtype(x.dtype),
             *(profile_dtype(operand_dtype(leaf.name, "", spec.dtype), strict=self.strict) for spec in leaf.outputs),
         ]
         if None in names:
-            return Miss(MissReason.TARGET_UNAVAILABLE, table.kernel, {"cause": "dtype_without_a_database_name"})
+            named = (x, *leaf.outputs)
+            hint = dtypes_lacking(named, strict=True)
+            return _unavailable(table.kernel, "dtype_without_a_database_name", hint)
         dtypes = [str(name) for name in names]
         outputs = tuple(
             TensorSpec(spec.shape, dtype, spec.format) for spec, dtype in zip(leaf.outputs, dtypes[1:], strict=True)
         )
         place = _place(table.kernel, TensorSpec(x.shape, dtypes[0], x.format), outputs)
         if isinstance(place, str):
-            return Miss(MissReason.TARGET_UNAVAILABLE, table.kernel, {"cause": place})
+            shapes = ", ".join(str(spec.shape) for spec in outputs) or "none"
+            return _unavailable(table.kernel, place, f"x {x.shape} with outputs {shapes}: {_HINTS[place]}")
         regime = dict(place[1])
         notes = {
             "compute_subcategory": "compute_scale",
@@ -126,6 +135,10 @@ class DynamicQuantPath(OperatorPath):
             return "output_dtypes_mismatch"
         place = _place(table.kernel, x, outputs)
         return place if isinstance(place, str) else Candidate(*place)
+
+
+def _unavailable(kernel: str, cause: str, hint: str) -> Miss:
+    return Miss(MissReason.TARGET_UNAVAILABLE, kernel, {"cause": cause, "hint": hint})
 
 
 def _activation(leaf: LeafOp) -> TensorSpec | None:

@@ -8,7 +8,7 @@ from tensor_cast.dtypes import profile_dtype
 from tensor_cast.operators.leaf import LeafOp
 from tensor_cast.operators.tensor import Shape, TensorSpec
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
-from tensor_cast.performance_model.profiling_database.exact.context import ExactContext
+from tensor_cast.performance_model.profiling_database.exact.context import ExactContext, dtypes_lacking
 from tensor_cast.performance_model.profiling_database.geometry.points import RegimeKey
 from tensor_cast.performance_model.profiling_database.mapping.op_mapping import KernelPolicy, OperatorEntry
 from tensor_cast.performance_model.profiling_database.paths.moving import immovable, reshaped
@@ -93,9 +93,8 @@ class ElementwisePath(OperatorPath):
         inputs, output = leaf_tensors(leaf, strict=self.strict), leaf.outputs[0]
         dtype = profile_dtype(output.dtype, strict=self.strict)
         if inputs is None or dtype is None:
-            return Miss(
-                MissReason.ELEMENTWISE_INPUT_SIGNATURE_UNAVAILABLE, details={"hint": "a dtype has no database name"}
-            )
+            hint = dtypes_lacking((*leaf.tensors, output), strict=self.strict)
+            return Miss(MissReason.ELEMENTWISE_INPUT_SIGNATURE_UNAVAILABLE, details={"hint": hint})
         return (Target(*_place(table.kernel, inputs, TensorSpec(output.shape, dtype))),)
 
     def candidate(

@@ -10,7 +10,7 @@ from tensor_cast.errors import InvalidValueError
 from tensor_cast.operators.leaf import LeafOp
 from tensor_cast.operators.tensor import Shape, TensorSpec
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
-from tensor_cast.performance_model.profiling_database.exact.context import ExactContext
+from tensor_cast.performance_model.profiling_database.exact.context import ExactContext, dtypes_lacking
 from tensor_cast.performance_model.profiling_database.exact.low_precision import (
     QUANTISERS,
     contradiction,
@@ -39,6 +39,13 @@ from tensor_cast.performance_model.profiling_database.tables.shapes import strip
 __all__ = ["GenericComputePath"]
 
 _QUANTISED_TO: Final = "quantised_to"
+_NUMEL: Final = "generic_compute.axis output_numel in op_mapping.yaml needs"
+_HINTS: Final[Mapping[str, str]] = {
+    str(MissReason.GENERIC_COMPUTE_INPUT_SHAPE_UNAVAILABLE): "give the input tensors",
+    str(MissReason.GENERIC_COMPUTE_OUTPUT_SHAPE_UNAVAILABLE): f"{_NUMEL} the output's shape",
+    str(MissReason.GENERIC_COMPUTE_OUTPUT_NUMEL_MULTI_OUTPUT_UNSUPPORTED): f"{_NUMEL} a single output",
+    str(MissReason.GENERIC_COMPUTE_OUTPUT_SHAPE_INVALID): f"{_NUMEL} an output with elements",
+}
 
 
 class GenericComputePath(OperatorPath):
@@ -97,7 +104,7 @@ class GenericComputePath(OperatorPath):
         for form in described:
             place = _place(table.kernel, form, outputs, policy.generic_axis)
             if isinstance(place, str):
-                return Miss(MissReason.COMPUTE_TARGET_UNAVAILABLE, table.kernel, {"cause": place})
+                return _unavailable(table.kernel, place, _HINTS[place])
             targets.append(Target(place[0], (*place[1], *wanted)))
         return tuple(targets)
 
@@ -109,7 +116,8 @@ class GenericComputePath(OperatorPath):
         for spelled in weight_forms(leaf):
             tensors = leaf_tensors(spelled, entry.tc_input_count, strict=self.strict)
             if tensors is None:
-                return {"cause": str(MissReason.GENERIC_COMPUTE_DTYPE_UNAVAILABLE)}
+                hint = dtypes_lacking(spelled.tensors[: entry.tc_input_count], strict=self.strict)
+                return _unavailable(kernel, str(MissReason.GENERIC_COMPUTE_DTYPE_UNAVAILABLE), hint).details
             forms += normalised_forms(kernel, tensors)
         return forms or {"cause": "packed_weight_unreadable"}
 
@@ -128,6 +136,10 @@ class GenericComputePath(OperatorPath):
 def _quantised(name: str | None) -> RegimeKey:
     """What a quantising operator or its row puts out, as a regime field where it is known."""
     return () if name is None else ((_QUANTISED_TO, name),)
+
+
+def _unavailable(kernel: str, cause: str, hint: str) -> Miss:
+    return Miss(MissReason.COMPUTE_TARGET_UNAVAILABLE, kernel, {"cause": cause, "hint": f"{cause}: {hint}"})
 
 
 def _bare(shape: Shape) -> Shape:

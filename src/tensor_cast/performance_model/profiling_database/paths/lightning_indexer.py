@@ -41,7 +41,7 @@ class LightningIndexerPath(SparsePath):
 
     def leaf_place(self, leaf: LeafOp, entry: OperatorEntry) -> SparsePlace | Miss:
         if not leaf.outputs or not leaf.outputs[0].shape:
-            return Miss(MissReason.TOPK_UNEXTRACTABLE, details={"hint": "the output's last dimension is top-k"})
+            return Miss(MissReason.TOPK_UNEXTRACTABLE, details={"hint": "give the output: its last dimension is top-k"})
         return leaf_place(leaf, entry, leaf.role("indexer_cache"), leaf.outputs[0].shape[-1], strict=self.strict)
 
     def row_place(self, table: TensorTable, row: int) -> SparsePlace | str:

@@ -9,7 +9,7 @@ from typing import Final
 from tensor_cast.operators.leaf import LeafOp
 from tensor_cast.operators.tensor import Shape, TensorSpec
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
-from tensor_cast.performance_model.profiling_database.exact.context import ExactContext
+from tensor_cast.performance_model.profiling_database.exact.context import ExactContext, dtypes_lacking
 from tensor_cast.performance_model.profiling_database.exact.low_precision import contradiction, weight_forms
 from tensor_cast.performance_model.profiling_database.exact.matching import dtype_key
 from tensor_cast.performance_model.profiling_database.geometry.points import RegimeKey
@@ -131,9 +131,10 @@ class MatmulPath(OperatorPath):
         tensors = leaf_tensors(spelled[0], entry.tc_input_count, strict=self.strict) if spelled else None
         product = self._product(table.kernel, tensors)
         if tensors is None or product is None:
-            return Miss(
-                MissReason.TARGET_UNAVAILABLE, table.kernel, {"hint": "no two multiplying matrices with known dtypes"}
-            )
+            shapes = " and ".join(str(spec.shape) for spec in leaf.tensors[:2]) or "no tensors"
+            hint = dtypes_lacking(leaf.tensors[: entry.tc_input_count], strict=self.strict)
+            hint = hint or f"{shapes} are not two matrices that multiply"
+            return Miss(MissReason.TARGET_UNAVAILABLE, table.kernel, {"hint": hint})
         count = entry.tc_input_count or len(tensors)
         return (Target(product.axes, product_regime(table.kernel, tensors, count, product, strict=self.strict)),)
 

@@ -13,7 +13,7 @@ from tensor_cast.errors import InvalidValueError
 from tensor_cast.operators.leaf import LeafOp
 from tensor_cast.operators.tensor import TensorSpec
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
-from tensor_cast.performance_model.profiling_database.exact.context import ExactContext
+from tensor_cast.performance_model.profiling_database.exact.context import ExactContext, dtypes_lacking
 from tensor_cast.performance_model.profiling_database.exact.low_precision import contradicts
 from tensor_cast.performance_model.profiling_database.geometry.points import RegimeKey
 from tensor_cast.performance_model.profiling_database.interpolation_index import CandidateGroup
@@ -99,17 +99,23 @@ class QuantizedMatmulPath(OperatorPath):
         outputs = _output_signature(leaf, self.strict)
         packed = packing(leaf.name)
         if tensors is None or outputs is None:
-            return Miss(MissReason.TARGET_UNAVAILABLE, table.kernel, {"cause": "dtype_without_a_database_name"})
-        if len(tensors) < 2 or not outputs:
-            cause = "input_shapes_lt_2" if outputs else "output_signature_missing"
-            return Miss(MissReason.TARGET_UNAVAILABLE, table.kernel, {"cause": cause})
-        if contradicts(leaf.name, tensors[0].dtype, tensors[1].dtype):
-            dtypes = {"input_dtypes": [spec.dtype for spec in tensors[:2]]}
-            details = {"cause": "operand_dtypes_are_not_the_operators", **dtypes}
-            return Miss(MissReason.TARGET_UNAVAILABLE, table.kernel, details)
+            named = (*leaf.tensors[: self._count(entry)], *leaf.outputs)
+            return _unavailable(
+                table.kernel, "dtype_without_a_database_name", dtypes_lacking(named, strict=self.strict)
+            )
+        if not outputs:
+            return _unavailable(table.kernel, "output_signature_missing", "give the output's shape and dtype")
+        if len(tensors) < 2:
+            return _unavailable(table.kernel, "input_shapes_lt_2", "give x and weight")
+        left, right = tensors[:2]
+        if contradicts(leaf.name, left.dtype, right.dtype):
+            hint = f"{leaf.name} does not multiply {left.dtype} by {right.dtype}"
+            dtypes = {"input_dtypes": [left.dtype, right.dtype]}
+            return _unavailable(table.kernel, "operand_dtypes_are_not_the_operators", hint, **dtypes)
         place = _place(table.kernel, tensors, self._count(entry), packed, outputs)
         if place is None:
-            return Miss(MissReason.TARGET_UNAVAILABLE, table.kernel, {"cause": "matmul_axes_unextractable"})
+            hint = f"x {left.shape} and weight {right.shape} do not multiply"
+            return _unavailable(table.kernel, "matmul_axes_unextractable", hint)
         return (Target(*place, notes={"compute_subcategory": "quantized_matmul", "packed": packed}),)
 
     def candidate(
@@ -127,6 +133,10 @@ class QuantizedMatmulPath(OperatorPath):
             return "matmul_axes_unextractable"
         axes, regime = place
         return Candidate(axes, (*regime, ("input_formats", tuple(spec.format for spec in tensors))))
+
+
+def _unavailable(kernel: str, cause: str, hint: str, **details: object) -> Miss:
+    return Miss(MissReason.TARGET_UNAVAILABLE, kernel, {"cause": cause, "hint": hint, **details})
 
 
 def _output_signature(leaf: LeafOp, strict: bool) -> tuple[TensorSpec, ...] | None:

@@ -43,7 +43,7 @@ class SparseFlashAttentionPath(SparsePath):
     def leaf_place(self, leaf: LeafOp, entry: OperatorEntry) -> SparsePlace | Miss:
         indices = leaf.role("topk_indices")
         if indices is None or not indices.shape:
-            return Miss(MissReason.TOPK_UNEXTRACTABLE, details={"hint": "topk_indices (..., topk) needed"})
+            return Miss(MissReason.TOPK_UNEXTRACTABLE, details={"hint": "give topk_indices (..., topk)"})
         cache = leaf.role("kv_dependency") or leaf.role("kv")
         place = leaf_place(leaf, entry, cache, indices.shape[-1], strict=self.strict)
         if isinstance(place, SparsePlace) and place.phase is None:

@@ -14,6 +14,7 @@ from tensor_cast.operators.leaf import LeafOp
 from tensor_cast.operators.tensor import Shape, TensorSpec
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
 from tensor_cast.performance_model.profiling_database.exact.attention import integer_cell
+from tensor_cast.performance_model.profiling_database.exact.context import dtypes_lacking
 from tensor_cast.performance_model.profiling_database.geometry.points import RegimeKey
 from tensor_cast.performance_model.profiling_database.mapping.op_mapping import OperatorEntry
 from tensor_cast.performance_model.profiling_database.paths.request_grouping import (
@@ -69,12 +70,13 @@ def leaf_place(
     """The leaf's place, or the miss that names the field it lacks.  A 4D query `(B, S, H, D)` is `(B*S, H, D)`."""
     query = leaf.role("query")
     if query is None or query.rank not in (3, 4):
-        return Miss(MissReason.SEMANTIC_FIELD_MISSING, "query", {"hint": "(T,H,D) or (B,S,H,D)"})
+        return Miss(MissReason.SEMANTIC_FIELD_MISSING, "query", {"hint": "give query (T,H,D) or (B,S,H,D)"})
     if cache is None or cache.rank < 2:
-        return Miss(MissReason.SEMANTIC_FIELD_MISSING, "cache")
+        return Miss(MissReason.SEMANTIC_FIELD_MISSING, "cache", {"hint": "give the cache (blocks, block, D)"})
     dtypes = (profile_dtype(query.dtype, strict=strict), profile_dtype(cache.dtype, strict=strict))
     if dtypes[0] is None or dtypes[1] is None:
-        return Miss(MissReason.DTYPE_UNMAPPED, query.dtype if dtypes[0] is None else cache.dtype)
+        hint = dtypes_lacking((query, cache), strict=strict)
+        return Miss(MissReason.DTYPE_UNMAPPED, query.dtype if dtypes[0] is None else cache.dtype, {"hint": hint})
     tokens = query.shape[0] if query.rank == 3 else query.shape[0] * query.shape[1]
     grouping = leaf_grouping(leaf, tokens)
     if isinstance(grouping, Miss):

@@ -13,6 +13,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from tensor_cast.errors import DataFileError
 from tensor_cast.operators.tensor import Shape, TensorSpec
 from tensor_cast.performance_model.profiling_database.tables.quiet_collector import collector_at_rest
 from tensor_cast.performance_model.profiling_database.tables.shapes import to_nd
@@ -50,6 +51,7 @@ CANDIDATE_LATENCY_COLUMNS: Final = (
 )
 LEGACY_LATENCY_COLUMNS: Final[dict[str, str]] = {"MicroBench Duration(us)": AVERAGE}
 INPUT_LAYOUT: Final = "Runtime input_layout"
+_CAUSES: Final = {"lfs_pointer": "Git-LFS pointer", "no_header": "empty file"}
 _Logical = Sequence[tuple[TensorSpec, ...]]
 LABELS: Final = ("selected_column", "fallback_column", "unlabelled")
 
@@ -58,7 +60,8 @@ LABELS: Final = ("selected_column", "fallback_column", "unlabelled")
 class LoadReport:
     """What a load found: every row is either usable or counted under a reason.
 
-    `unreadable` says in a few words why a file that is there gives no table, and which file.
+    `unreadable` says in a few words why a file that is there gives no table, and which file; `absent` names the file
+    that is not there.
     """
 
     kernel: str
@@ -73,11 +76,22 @@ class LoadReport:
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     unreadable: str = ""
+    absent: str = ""
 
     def reject(self, reason: str, where: str) -> None:
         """Count a row that cannot be used; the first example of each reason is kept."""
         self.rejected[reason] += 1
         self.examples.setdefault(reason, where)
+
+    def fail(self, error: DataFileError | OSError, name: str) -> None:
+        """Note why the file called `name` gives no table."""
+        if not isinstance(error, DataFileError):
+            error = DataFileError(name, error.strerror or str(error), code="unreadable")
+        self.problems.append(f"{error.code}: {error}")
+        if error.code == "table_not_found":
+            self.absent = error.path
+        else:
+            self.unreadable = f"{_CAUSES.get(error.code, error.problem)} ({name or self.kernel})"
 
     @property
     def status(self) -> str:

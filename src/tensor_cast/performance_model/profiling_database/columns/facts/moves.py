@@ -184,16 +184,22 @@ def _experts(leaf: LeafOp, facts: ColumnFacts, axes: Mapping[str, int]) -> LeafO
 
 
 def _sparse(leaf: LeafOp, facts: ColumnFacts, axes: Mapping[str, int]) -> LeafOp:
-    """How tokens are grouped into requests stays: the number of requests is no axis."""
+    """How tokens are grouped into requests stays: the number of requests is no axis.
+
+    Weights, indices and, beside a cache, the fresh values go with the tokens.
+    """
     _check(leaf, axes, ("isl", "kv", "step"))
     batch, isl, requests = _lengths(leaf, facts, axes)
     query = _place(leaf, "query")
     shape = leaf.inputs[query].shape
     lead = (batch, isl) if len(shape) == 4 else (batch * isl,)
     inputs = {query: (*lead, *shape[-2:])}
-    indices = at_role(leaf, "topk_indices")
-    if indices is not None and leaf.inputs[indices].shape:
-        inputs[indices] = with_rows(leaf.inputs[indices].shape, batch * isl)
+    fresh = () if leaf.role("kv_dependency") is None else ("kv",)
+    for role in ("topk_indices", "weights", *fresh):
+        place = at_role(leaf, role)
+        held = () if place is None else leaf.inputs[place].shape
+        if place is not None and held:
+            inputs[place] = (*lead, held[-1]) if len(held) == len(lead) + 1 else with_rows(held, batch * isl)
     outputs = {
         place: (*lead, *spec.shape[len(lead) :])
         for place, spec in enumerate(leaf.outputs)

@@ -59,7 +59,10 @@ def measured_phase(lengths: UniformLengths) -> Phase:
     if phase == "decode" and lengths.isl == 1:
         return phase
     subject = phase or "unknown"
-    hint = "measured are prefills without a cached prefix and decodes of one token per request"
+    hint = (
+        f"asked {lengths.isl} new tokens on {lengths.step}; measured are prefills without a cached prefix and decodes"
+        " of one token per request"
+    )
     raise refuse(MissReason.PHASE_NOT_MEASURED, subject, hint, isl=lengths.isl, step=lengths.step)
 
 
@@ -76,7 +79,7 @@ def _common(lengths: tuple[int, ...], name: str) -> int:
     if not lengths:
         raise missing(name, f"requests.{name} is empty")
     if len(set(lengths)) > 1:
-        hint = "the tables measured batches of equal requests; ask once per group of equal requests"
         spread = [min(lengths), max(lengths)]
+        hint = f"{name} {spread[0]}..{spread[1]}: ask once for each group of equal requests"
         raise refuse(MissReason.REQUEST_LENGTHS_NOT_UNIFORM, name, hint, shortest_and_longest=spread)
     return lengths[0]
