@@ -12,9 +12,8 @@ from tensor_cast.performance_model.profiling_database.data_source import Miss, M
 from tensor_cast.performance_model.profiling_database.exact.context import ExactContext
 from tensor_cast.performance_model.profiling_database.exact.low_precision import (
     QUANTISERS,
-    contradiction,
     quantised_to,
-    weight_forms,
+    spellings,
 )
 from tensor_cast.performance_model.profiling_database.exact.matching import normalised_forms
 from tensor_cast.performance_model.profiling_database.kernel_table import ColumnTable, TensorTable
@@ -102,15 +101,16 @@ class GenericComputePath(OperatorPath):
 
     def _forms(self, leaf: LeafOp, entry: OperatorEntry, kernel: str) -> list[tuple[TensorSpec, ...]] | dict[str, Any]:
         """The inputs as rows may hold them, or the details of the miss."""
-        if wrong := contradiction(leaf):
-            return wrong
+        spelt = spellings(leaf)
+        if isinstance(spelt, dict):
+            return spelt
         forms: list[tuple[TensorSpec, ...]] = []
-        for spelled in weight_forms(leaf):
+        for spelled in spelt:
             tensors = leaf_tensors(spelled, entry.tc_input_count, strict=self.strict)
             if tensors is None:
                 return {"cause": str(MissReason.GENERIC_COMPUTE_DTYPE_UNAVAILABLE)}
             forms += normalised_forms(kernel, tensors)
-        return forms or {"cause": "packed_weight_unreadable"}
+        return forms
 
     def candidate(
         self, table: TensorTable, row: int, entry: OperatorEntry, policy: KernelPolicy, view: str = ""

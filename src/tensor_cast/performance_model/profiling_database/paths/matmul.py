@@ -9,7 +9,7 @@ from typing import Final
 from tensor_cast.leaf import LeafOp, Shape, TensorSpec
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
 from tensor_cast.performance_model.profiling_database.exact.context import ExactContext
-from tensor_cast.performance_model.profiling_database.exact.low_precision import contradiction, weight_forms
+from tensor_cast.performance_model.profiling_database.exact.low_precision import spellings
 from tensor_cast.performance_model.profiling_database.exact.matching import dtype_key
 from tensor_cast.performance_model.profiling_database.interpolation_index import CandidateGroup
 from tensor_cast.performance_model.profiling_database.kernel_table import ColumnTable, TensorTable
@@ -126,8 +126,10 @@ class MatmulPath(OperatorPath):
         table: TensorTable | ColumnTable,
         policy: KernelPolicy,
     ) -> tuple[Target, ...] | Miss:
-        spelled = () if contradiction(leaf) else weight_forms(leaf)
-        tensors = leaf_tensors(spelled[0], entry.tc_input_count, strict=self.strict) if spelled else None
+        spelt = spellings(leaf)
+        if isinstance(spelt, dict):
+            return Miss(MissReason.TARGET_UNAVAILABLE, table.kernel, spelt)
+        tensors = leaf_tensors(spelt[0], entry.tc_input_count, strict=self.strict)
         product = self._product(table.kernel, tensors)
         if tensors is None or product is None:
             return Miss(
