@@ -26,8 +26,8 @@ demo: $(VENV)/.gpu
 test: $(STAMP) lint types unit
 
 lint: $(STAMP)
-	$(BIN)/ruff check src tests bench examples
-	$(BIN)/ruff format --check src tests bench examples
+	$(BIN)/ruff check src tests bench examples tools
+	$(BIN)/ruff format --check src tests bench examples tools
 
 types: $(STAMP)
 	$(BIN)/mypy

@@ -2,6 +2,7 @@
 
 Whole processes, as a user starts them: the first ever (nothing kept), later ones (the table is kept in the user's cache
 folder), and with --no-cache.  Beside them in the same run an interpreter that does nothing and one that imports numpy.
+Bytecode is kept, as an installed package keeps it, whatever the environment says.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def median(command: Sequence[str], environment: dict[str, str]) -> float:
 
 def measure() -> dict[str, float]:
     lookup = [sys.executable, "-c", "from castq.cli import main; main()", "lookup", "-d", DATABASE, *PRODUCT]
-    environment = {**os.environ}
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     figures = {
         "empty_interpreter_s": median([sys.executable, "-c", ""], environment),
         "import_numpy_s": median([sys.executable, "-c", "import numpy"], environment),

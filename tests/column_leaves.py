@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from support import SHARED
-from tensor_cast.leaf import LeafOp
-from tensor_cast.performance_model.profiling_database import op_mapping
-from tensor_cast.performance_model.profiling_database.column_facts import ColumnFacts, describe
+from tensor_cast.operators.leaf import LeafOp
+from tensor_cast.operators.records import leaf_from_json
+from tensor_cast.performance_model.profiling_database.columns.facts import ColumnFacts, describe
 from tensor_cast.performance_model.profiling_database.data_source import Miss
-from tensor_cast.performance_model.profiling_database.op_mapping import OperatorEntry
-from tensor_cast.records import leaf_from_json
+from tensor_cast.performance_model.profiling_database.mapping import op_mapping
+from tensor_cast.performance_model.profiling_database.mapping.op_mapping import OperatorEntry
 
 REAL = SHARED / "data" / "aiconfigurator"
 
@@ -28,7 +27,7 @@ def leaf(op: str, inputs: list[dict[str, Any]], **more: Any) -> LeafOp:
 @cache
 def shipped() -> dict[str, OperatorEntry]:
     """The entries of every framework's mapping; what they say of an operator's operands is the same in all."""
-    data = Path(op_mapping.__file__).parent / "data" / "gpu"
+    data = op_mapping.SHIPPED_MAPPINGS / "gpu"
     return {
         name: entry
         for framework in ("trtllm", "vllm", "sglang")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tensor_cast import LeafOp, ParallelConfig, Requests, TensorSpec
-from tensor_cast.performance_model.decomposition import NotDecomposable, canonical_leaves
+from tensor_cast.operators.composites import NotDecomposable, canonical_leaves
 
 BF16 = "bfloat16"
 ONE_RANK = ParallelConfig()

@@ -4,14 +4,85 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from tensor_cast import InterpolatingDataSource, LeafOp, Miss, ParallelConfig, ProfilingDataSource, QueryResult
+from support import attention, mm
+from tensor_cast import (
+    InterpolatingDataSource,
+    LeafOp,
+    Miss,
+    ParallelConfig,
+    ProfilingDataSource,
+    QueryResult,
+    Requests,
+    TensorSpec,
+)
 from tensor_cast.performance_model.profiling_database.database import ProfilingDatabase
+from tensor_cast.performance_model.profiling_database.dispatch import path_for
 from tensor_cast.performance_model.profiling_database.many import ManyAnswers
-from tensor_cast.performance_model.profiling_database.op_mapping import OperatorEntry
-from tensor_cast.performance_model.profiling_database.paths import OperatorPath, path_for
+from tensor_cast.performance_model.profiling_database.mapping.op_mapping import OperatorEntry
+from tensor_cast.performance_model.profiling_database.paths.path import OperatorPath
+
+BF16 = "bf16"
+ONE = TensorSpec((4096, 4096), "bfloat16")
+
+
+def leaf(name: str, shapes: list[tuple[int, ...]], output: tuple[int, ...] = (), **more: Any) -> LeafOp:
+    outputs = [(output, BF16)] if output else []
+    return LeafOp.build(name, [(shape, BF16) for shape in shapes], outputs, **more)
+
+
+def with_requests(name: str, shapes: list[tuple[int, ...]], requests: Requests, **attrs: Any) -> LeafOp:
+    return leaf(name, shapes, shapes[0], requests=requests, attrs=attrs)
+
+
+ASCEND_LEAVES = (
+    mm(64, 5120, 768),
+    leaf("aten.mm.default", [(64, 5120), (768, 5120)]),
+    LeafOp("aten.mm.default", (ONE, ONE)),
+    leaf("aten.bmm.default", [(16, 64, 512), (16, 512, 128)], (16, 64, 128)),
+    leaf("aten.bmm.default", [(1, 64, 512), (1, 512, 128)], (1, 64, 128)),
+    leaf("tensor_cast.swiglu.default", [(64, 4096), (64, 4096)], (64, 4096)),
+    leaf("tensor_cast.swiglu.default", [(1, 64, 4096), (1, 64, 4096)], (1, 64, 4096)),
+    leaf("tensor_cast.rms_norm.default", [(2, 32, 5120), (5120,)], (2, 32, 5120)),
+    leaf("tensor_cast.add_rms_norm.default", [(64, 5120), (64, 5120), (5120,)], (64, 5120)),
+    leaf("tensor_cast.quantize.default", [(2, 32, 7168), (7168,), (7168,)], (2, 32, 7168)),
+    leaf("tensor_cast.apply_rope.default", [(1, 32, 64, 128), (1, 8, 64, 128), (1, 64, 128), (1, 64, 128)]),
+    attention(16, 32, 128, [1024] * 16, query_lens=[1] * 16),
+    attention(16, 32, 128, [1024] * 16, kv_heads=8, query_shape=(16, 32, 128)),
+    attention(16, 32, 128, [1024] * 16, query_shape=(16, 32, 1, 128)),
+    attention(64, 32, 128, [64], query_lens=[64], kv_heads=8),
+)
+GPU_LEAVES = (
+    mm(64, 4096, 4096),
+    leaf("aten.mm.default", [(2, 32, 4096), (1024, 4096)], (2, 32, 1024)),
+    with_requests(
+        "tensor_cast.attention.default",
+        [(8, 4096), (64, 128, 8, 128), (64, 128, 8, 128)],
+        Requests((1,) * 8, (2048,) * 8),
+    ),
+    with_requests(
+        "tensor_cast.attention.default",
+        [(4, 32, 1024, 128), (64, 128, 32, 128), (64, 128, 32, 128)],
+        Requests((1024,) * 4, (1024,) * 4),
+    ),
+    with_requests(
+        "tensor_cast.multihead_latent_attention.default",
+        [(8, 128, 576), (64, 64, 576)],
+        Requests((1,) * 8, (2048,) * 8),
+    ),
+    leaf("tensor_cast.latent_bmm.default", [(128, 64, 128), (128, 128, 512)], (128, 64, 512), attrs={"stage": "pre"}),
+    with_requests(
+        "tensor_cast.latent_attention_block.default",
+        [(8, 7168), (64, 64, 576)],
+        Requests((1,) * 8, (2048,) * 8),
+        num_heads=128,
+        model="deepseek-ai/DeepSeek-V3",
+        gemm_type="bfloat16",
+    ),
+)
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ PROGRAM = "import json, sys, {package}; print(json.dumps(sorted({{name.partition
     "package",
     [
         "tensor_cast",
-        "tensor_cast.leaf",
-        "tensor_cast.records",
+        "tensor_cast.operators.leaf",
+        "tensor_cast.operators.records",
         "tensor_cast.devices",
         "tensor_cast.performance_model",
         "tensor_cast.performance_model.profiling_database",

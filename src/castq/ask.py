@@ -11,7 +11,7 @@ from tensor_cast.errors import nearest
 
 if TYPE_CHECKING:
     from tensor_cast.devices import DeviceProfile
-    from tensor_cast.leaf import LeafOp
+    from tensor_cast.operators.leaf import LeafOp
     from tensor_cast.performance_model.profiling_database.data_source import (
         DataSourcePerformanceModel,
         Miss,
@@ -73,7 +73,7 @@ class Answer:
 
     def to_json(self) -> dict[str, Any]:
         """The whole answer as plain JSON values."""
-        from tensor_cast.records import leaf_to_json
+        from tensor_cast.operators.records import leaf_to_json
 
         return {
             "answered": self.answered,
@@ -100,8 +100,8 @@ def ask(where: str | Path, leaves: Iterable[LeafOp], setting: Setting | None = N
 
 def opened(where: str | Path, mapping: str | None = None, cache: bool = True) -> ProfilingDatabase:
     """The database at `where`, as the commands open it.  Raises as `ask` does."""
-    from tensor_cast.performance_model.profiling_database.database import open_database
-    from tensor_cast.performance_model.profiling_database.readers.column_tables import ReadOptions
+    from tensor_cast.performance_model.profiling_database.catalogue import open_database
+    from tensor_cast.performance_model.profiling_database.columns.column_tables import ReadOptions
 
     return open_database(where, mapping=mapping, options=ReadOptions.from_environment(cache=cache))
 

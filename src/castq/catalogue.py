@@ -11,7 +11,7 @@ from tensor_cast.errors import UnknownNameError, nearest
 if TYPE_CHECKING:
     from tensor_cast.performance_model.profiling_database.database import ProfilingDatabase
     from tensor_cast.performance_model.profiling_database.interpolation_index import CandidateGroup
-    from tensor_cast.performance_model.profiling_database.op_mapping import OperatorEntry
+    from tensor_cast.performance_model.profiling_database.mapping.op_mapping import OperatorEntry
 
 __all__ = ["KernelAxes", "OperatorLine", "Regime", "list_operators", "measured_axes"]
 
@@ -80,7 +80,7 @@ def list_operators(database: ProfilingDatabase) -> tuple[OperatorLine, ...]:
 
 
 def _line(database: ProfilingDatabase, entry: OperatorEntry) -> OperatorLine:
-    from tensor_cast.signatures import signature
+    from tensor_cast.operators.signatures import signature
 
     arguments = signature(entry.name) or ()
     kernels = entry.sub_kernels if entry.composite else entry.kernels
@@ -97,7 +97,7 @@ def _line(database: ProfilingDatabase, entry: OperatorEntry) -> OperatorLine:
 
 def _asked(entry: OperatorEntry) -> tuple[str, ...]:
     """Attributes beyond the operator's own arguments that its lookup reads."""
-    from tensor_cast.performance_model.profiling_database.column_facts import ATTRIBUTES
+    from tensor_cast.performance_model.profiling_database.columns.facts import ATTRIBUTES
 
     own = tuple(name for name in entry.facts if name not in ("family", "operands"))
     return (*ATTRIBUTES.get(str(entry.facts.get("family")), ()), *own)
@@ -105,7 +105,7 @@ def _asked(entry: OperatorEntry) -> tuple[str, ...]:
 
 def _path(entry: OperatorEntry) -> str:
     from tensor_cast.performance_model.profiling_database.data_source import Miss
-    from tensor_cast.performance_model.profiling_database.paths import path_for
+    from tensor_cast.performance_model.profiling_database.dispatch import path_for
 
     if entry.zero_cost:
         return "zero cost"
@@ -135,8 +135,9 @@ def measured_axes(database: ProfilingDatabase, operator: str) -> tuple[KernelAxe
 
 def _kernel(database: ProfilingDatabase, entry: OperatorEntry, kernel: str) -> KernelAxes:
     from tensor_cast.performance_model.profiling_database.candidates import build_index
-    from tensor_cast.performance_model.profiling_database.kernel_table import ColumnTable
-    from tensor_cast.performance_model.profiling_database.paths import OperatorPath, path_for
+    from tensor_cast.performance_model.profiling_database.dispatch import path_for
+    from tensor_cast.performance_model.profiling_database.paths.path import OperatorPath
+    from tensor_cast.performance_model.profiling_database.tables.kernel_table import ColumnTable
 
     table = None if kernel.startswith("hcom_") else database.table(kernel)
     path = path_for(entry)

@@ -15,7 +15,7 @@ from tensor_cast.errors import UnknownNameError, nearest
 
 if TYPE_CHECKING:
     from tensor_cast.performance_model.profiling_database.database import DatabaseName, ProfilingDatabase
-    from tensor_cast.performance_model.profiling_database.kernel_table import LoadReport, TensorTable
+    from tensor_cast.performance_model.profiling_database.tables.kernel_table import LoadReport, TensorTable
 
 __all__ = ["DatabaseCheck", "check_database", "list_databases", "listing_to_json"]
 
@@ -28,7 +28,7 @@ def list_databases(root: Path | None = None) -> list[DatabaseName]:
 
     Raises OSError where `root` is a folder that cannot be read.
     """
-    from tensor_cast.performance_model.profiling_database.database import find_databases
+    from tensor_cast.performance_model.profiling_database.catalogue import find_databases
 
     if root is not None and root.is_dir():
         os.scandir(root).close()
@@ -169,7 +169,7 @@ def _absent(report: LoadReport) -> bool:
 
 
 def _report(database: ProfilingDatabase, kernel: str) -> tuple[LoadReport, tuple[RepeatedRows, ...]]:
-    from tensor_cast.performance_model.profiling_database.kernel_table import TensorTable
+    from tensor_cast.performance_model.profiling_database.tables.kernel_table import TensorTable
 
     report = database.report(kernel)
     sizes: list[int] = []
@@ -192,7 +192,8 @@ def _report(database: ProfilingDatabase, kernel: str) -> tuple[LoadReport, tuple
 
 def _lacking(database: ProfilingDatabase, table: TensorTable) -> list[str]:
     """Columns without which no operator that is mapped to the table gets an answer from it."""
-    from tensor_cast.performance_model.profiling_database.paths import OperatorPath, path_for
+    from tensor_cast.performance_model.profiling_database.dispatch import path_for
+    from tensor_cast.performance_model.profiling_database.paths.path import OperatorPath
 
     entries = [entry for entry in database.mapping.operators.values() if table.kernel in entry.kernels]
     paths = [path for entry in entries if isinstance(path := path_for(entry), OperatorPath)]

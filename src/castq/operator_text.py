@@ -9,7 +9,8 @@ from typing import Final
 
 from castq.streams import label, read_text
 from tensor_cast.errors import CastqError, InvalidValueError
-from tensor_cast.leaf import AttrValue, LeafOp, Requests, Shape, TensorSpec
+from tensor_cast.operators.leaf import AttrValue, LeafOp, Requests
+from tensor_cast.operators.tensor import Shape, TensorSpec
 
 __all__ = [
     "build_operator",
@@ -159,7 +160,7 @@ def read_operators(where: str) -> tuple[list[LeafOp], bool]:
     Raises InvalidValueError naming the file, the operator's place in the list and the field that is wrong.
     """
     from tensor_cast.files.json_text import JsonError, parse_json
-    from tensor_cast.records import leaf_from_json
+    from tensor_cast.operators.records import leaf_from_json
 
     try:
         document = parse_json(read_text(where))

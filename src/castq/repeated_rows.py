@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final
 
-from tensor_cast.performance_model.profiling_database.quiet_collector import collector_at_rest
+from tensor_cast.performance_model.profiling_database.tables.quiet_collector import collector_at_rest
 
 if TYPE_CHECKING:
-    from tensor_cast.leaf import TensorSpec
-    from tensor_cast.performance_model.profiling_database.kernel_table import TensorTable
-    from tensor_cast.performance_model.profiling_database.readers.communication_csv import CommunicationTable
+    from tensor_cast.operators.tensor import TensorSpec
+    from tensor_cast.performance_model.profiling_database.tables.communication_csv import CommunicationTable
+    from tensor_cast.performance_model.profiling_database.tables.kernel_table import TensorTable
 
 __all__ = ["COMPARED_COLUMNS", "RepeatedRows", "TableRepeats", "repeated_collectives", "repeated_rows"]
 

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from serq.compiler import compile
-    from serq.errors import SerqError
-    from serq.report import Report
+    from serq.errors import RunError, SerqError
+    from serq.report.report import Report
     from serq.runner import run
-    from serq.sim.context import RunError
 
 __all__ = ["Report", "RunError", "SerqError", "__version__", "compile", "run"]
 
@@ -17,9 +16,9 @@ __version__ = "0.1.0"
 
 _HOME = {
     "compile": "serq.compiler",
-    "Report": "serq.report",
+    "Report": "serq.report.report",
     "run": "serq.runner",
-    "RunError": "serq.sim.context",
+    "RunError": "serq.errors",
     "SerqError": "serq.errors",
 }
 

@@ -9,9 +9,12 @@ from numbers import Real
 from pathlib import Path
 
 from serq import ir
+from serq.checks.check import check
 from serq.errors import SerqError, Source, fail
+from serq.lowering.build import Build
 from serq.lowering.seed import lower_seed
-from serq.lowering.settings import Settings, given_settings
+from serq.lowering.settings import Settings, finish, given_settings
+from serq.lowering.split import lower_split
 from serq.syntax import tree
 from serq.syntax.parse import is_deployment, parse_deployment, parse_seed, parse_workload, start_of
 
@@ -70,8 +73,7 @@ def _compile(
         root = Path(path).resolve() if path is not None else None
         items = _items(program, root)
         with _about(program.name):
-            return lower_seed(items, settings, sets, defs)
-    from serq.lowering.split import lower_split
+            return _checked(*lower_seed(items, settings, sets, defs))
 
     deployment = parse_deployment(program)
     if other is None:
@@ -80,7 +82,12 @@ def _compile(
         raise fail("structure", "a deployment runs with a workload file, and none was given", at, hint=hint)
     file = parse_workload(other)
     with _about(f"{program.name} + {other.name}"):
-        return lower_split(deployment, file, settings, sets, defs)
+        return _checked(*lower_split(deployment, file, settings, sets, defs))
+
+
+def _checked(program: ir.Program, build: Build, settings: Settings) -> ir.Program:
+    check(program, build)
+    return finish(program, settings)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-__all__ = ["Place", "SerqError", "Source", "UnknownNameError", "closest", "fail", "nearest", "unknown_name"]
+__all__ = ["Place", "RunError", "SerqError", "Source", "UnknownNameError", "closest", "fail", "nearest", "unknown_name"]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -69,7 +69,7 @@ class SerqError(ValueError):
         self.code = code
         self.errors: Sequence[SerqError] = (self,)
         self.fatal = False
-        super().__init__(message)
+        super().__init__(kind, message)
 
     def __str__(self) -> str:
         """The diagnostic: position, message, source line with a caret, and help."""
@@ -85,6 +85,36 @@ class SerqError(ValueError):
         if self.hint:
             lines.append(f"help: {self.hint}")
         return "\n".join(lines)
+
+
+class RunError(SerqError):
+    """A run that cannot go on.
+
+    `kind` is one of `run-guard run-cost run-progress run-amount run-index run-drain run-cycle`.  `file` and `line` tell
+    where in the text, `session` who (its serial) and `time` when in the run; None where that is not known, as the lines
+    of a program that was read from its interchange form.
+    """
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(kind, message)
+        self.place: Place | None = None
+        self.session: int | None = None
+        self.time: float | None = None
+
+    def located(self, place: Place | None = None, session: int | None = None, time: float | None = None) -> RunError:
+        """The error with what it does not know yet of where, who and when."""
+        if self.place is None and place is not None:
+            self.place, self.file, self.line, self.column = place, place.source.name, place.line, place.column
+        self.session = session if self.session is None else self.session
+        self.time = time if self.time is None else self.time
+        return self
+
+    def __str__(self) -> str:
+        """`FILE:LINE:COLUMN: error: message (session S, at time T)`, with the line of the text."""
+        known = [] if self.session is None else [f"session {self.session}"]
+        known += [] if self.time is None else [f"at time {self.time:g}"]
+        message = f"{self.message} ({', '.join(known)})" if known else self.message
+        return message if self.place is None else str(fail(self.kind, message, self.place))
 
 
 def fail(kind: str, message: str, at: Place | None, *, hint: str | None = None, code: str | None = None) -> SerqError:

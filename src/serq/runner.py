@@ -7,11 +7,12 @@ from contextlib import suppress
 
 from serq import ir
 from serq.errors import SerqError
-from serq.report import Report, build_report
+from serq.report.measure import build_report
+from serq.report.report import Report
 from serq.sim.kernel import Kernel
 from serq.sim.straight.plan import plan
 from serq.sim.straight.run import NotStraightError, StraightRun
-from serq.traces import with_trace
+from serq.traces.replay import with_trace
 
 __all__ = ["run"]
 

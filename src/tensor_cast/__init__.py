@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tensor_cast.leaf import LeafOp, Requests, TensorSpec
+    from tensor_cast.operators.leaf import LeafOp, Requests
+    from tensor_cast.operators.tensor import TensorSpec
     from tensor_cast.parallel import ParallelConfig
     from tensor_cast.performance_model.profiling_database import (
         InterpolatingDataSource,
@@ -32,9 +33,9 @@ __all__ = [
 __version__ = "0.1.0"
 
 _HOME = {
-    "LeafOp": "tensor_cast.leaf",
-    "Requests": "tensor_cast.leaf",
-    "TensorSpec": "tensor_cast.leaf",
+    "LeafOp": "tensor_cast.operators.leaf",
+    "Requests": "tensor_cast.operators.leaf",
+    "TensorSpec": "tensor_cast.operators.tensor",
     "ParallelConfig": "tensor_cast.parallel",
 }
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from castq.cli import main
-from tensor_cast.performance_model.profiling_database.demo import write_demo_database
+from tensor_cast.demo import write_demo_database
 
 
 @dataclass(frozen=True)

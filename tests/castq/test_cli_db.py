@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from castq.databases import check_database
-from tensor_cast.performance_model.profiling_database.database import open_database
+from tensor_cast.performance_model.profiling_database.catalogue import open_database
 
 NAME = "ATLAS_800_A3_752T_128G_DIE/vllm_ascend/vllm0.18.0_torch2.9.0_cann8.5"
 HEADER = "Input Shapes,Input Data Types,Input Formats,Output Shapes,Output Data Types,Output Formats,Duration(us)\n"

@@ -81,7 +81,7 @@ def test_a_place_that_cannot_be_is_noticed_before_the_run(castq, tmp_path, progr
 
 
 def test_a_refused_dump_name_is_noticed_before_the_run(castq, tmp_path, program, monkeypatch):
-    monkeypatch.setattr("serq.dump.dump_names", lambda _: (_ for _ in ()).throw(OSError(2, "none", "there")))
+    monkeypatch.setattr("serq.report.dump.dump_names", lambda _: (_ for _ in ()).throw(OSError(2, "none", "there")))
     monkeypatch.setattr("serq.runner.run", lambda *_, **__: pytest.fail("the run has begun"))
     assert castq("run", str(program), "--dump", str(tmp_path / "out")).code == 2
 

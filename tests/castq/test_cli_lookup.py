@@ -11,7 +11,7 @@ import pytest
 
 from castq.operator_text import parse_attribute, parse_lengths, parse_tensor, read_operators
 from tensor_cast.errors import InvalidValueError
-from tensor_cast.leaf import TensorSpec
+from tensor_cast.operators.tensor import TensorSpec
 
 MM = ("--op", "aten.mm.default", "--input")
 WEIGHT = ("--input", "5120,768:bf16")

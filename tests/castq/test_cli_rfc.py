@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from castq import rfc
-from castq.rfc import Outcome, RfcReport, check_rfc
-from castq.rfc_rows import RfcRow, RfcRows, grouped, load_rows
+from castq.rfc import conformance as rfc
+from castq.rfc.conformance import Outcome, RfcReport, check_rfc
+from castq.rfc.rows import RfcRow, RfcRows, grouped, load_rows
 from tensor_cast.errors import DataFileError
-from tensor_cast.leaf import LeafOp, Requests
+from tensor_cast.operators.leaf import LeafOp, Requests
 from tensor_cast.performance_model.profiling_database import InterpolatingDataSource, ProfilingDataSource
+from tensor_cast.performance_model.profiling_database.catalogue import open_database
 from tensor_cast.performance_model.profiling_database.data_source import QueryResult
-from tensor_cast.performance_model.profiling_database.database import open_database
 
 DFC = "tensor_cast.dispatch_ffn_combine_quant.default"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tensor_cast.performance_model.profiling_database import op_mapping, table_layout
+from tensor_cast.performance_model.profiling_database.mapping import op_mapping, table_layout
 
 GUIDE = Path(__file__).parents[2] / "docs" / "databases.md"
 BLOCK = re.compile(r"<!-- (file: (?P<name>\S+)|run|console) -->\n```(?P<kind>\w+)\n(?P<text>.*?)```", re.DOTALL)
@@ -51,8 +51,8 @@ def test_every_key_of_a_mapping_is_described(guide):
 
 
 def test_every_column_that_is_read_is_described(guide):
-    source = Path(op_mapping.__file__).parent
-    files = [path for path in source.rglob("*.py") if "demo" not in path.parts]
+    source = op_mapping.SHIPPED_MAPPINGS.parent
+    files = list(source.rglob("*.py"))
     text = "\n".join(path.read_text(encoding="utf-8") for path in files)
     columns = set(re.findall(r'"(Runtime [a-z_]+|EP Size|API Path|message_bytes|num_devices|topology_tier)"', text))
     assert len(columns) >= 12

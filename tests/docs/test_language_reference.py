@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 from castq.cli import app
 from serq import SerqError, ir
 from serq import compile as compile_program
-from serq.lowering.arithmetic import FUNCTIONS
-from serq.lowering.moments import CONTEXT_WORDS, MOMENTS, POOL_QUERIES, STAGE_QUERIES, Moment
-from serq.lowering.words import (
+from serq.ir.arithmetic import FUNCTIONS
+from serq.ir.moments import CONTEXT_WORDS, MOMENTS, POOL_QUERIES, STAGE_QUERIES, Moment
+from serq.ir.words import (
     AGGREGATES,
     BUILTINS,
     DISTRIBUTIONS,
@@ -28,7 +28,8 @@ from serq.lowering.words import (
     RETIRED_NAMES,
     RETIRED_WORDS,
 )
-from serq.report import ClaimRow, GaugeRow, ObserveRow, OverCap, PoolRow, Report, StageRow
+from serq.report.report import Report
+from serq.report.rows import ClaimRow, GaugeRow, ObserveRow, OverCap, PoolRow, StageRow
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "src" / "serq"

@@ -8,12 +8,17 @@ from typing import Any
 
 import pytest
 
-from castq.rfc_document import Section, Table, code_spans, read_document
-from castq.rfc_rows import ACCOUNTED, RfcRow, load_rows
-from tensor_cast.performance_model.profiling_database import op_mapping
-from tensor_cast.performance_model.profiling_database.demo.writer import DEVICE, FRAMEWORK, VERSIONS
-from tensor_cast.performance_model.profiling_database.op_mapping import OperatorEntry, OpMapping, load_op_mapping
-from tensor_cast.performance_model.profiling_database.paths import OperatorPath, Target, path_for
+from castq.rfc.rows import ACCOUNTED, RfcRow, load_rows
+from rfc_document import Section, Table, code_spans, read_document
+from tensor_cast.demo.writer import DEVICE, FRAMEWORK, VERSIONS
+from tensor_cast.performance_model.profiling_database.dispatch import path_for
+from tensor_cast.performance_model.profiling_database.mapping import op_mapping
+from tensor_cast.performance_model.profiling_database.mapping.op_mapping import (
+    OperatorEntry,
+    OpMapping,
+    load_op_mapping,
+)
+from tensor_cast.performance_model.profiling_database.paths.path import OperatorPath, Target
 
 ROOT = Path(__file__).parents[2]
 # Subsections of each section; 3.4 and 4.1 to 4.4 have some of their own.
@@ -51,7 +56,7 @@ def chinese() -> dict[str, Section]:
 
 
 def _mapping(version: str) -> OpMapping:
-    data = Path(op_mapping.__file__).parent / "data" / DEVICE / FRAMEWORK
+    data = op_mapping.SHIPPED_MAPPINGS / DEVICE / FRAMEWORK
     return load_op_mapping(data / VERSIONS[version.removeprefix("v")] / "op_mapping.yaml")
 
 

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from serq.compiler import compile as compile_program
-from serq.errors import SerqError
+from serq.errors import RunError, SerqError
 from serq.runner import run
-from serq.sim.context import RunError
 
 CORPUS = Path(__file__).resolve().parents[3] / "shared" / "conformance" / "serq"
 LOOSE = {"itl_p50": 0.01, "itl_p99": 0.01}

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from serq.compiler import compile as compile_program
-from serq.report import GaugeRow, Report
+from serq.report.report import Report
+from serq.report.rows import GaugeRow
 from serq.runner import run
 
 LIBRARY = Path(__file__).resolve().parents[2] / "examples" / "serving" / "lib"

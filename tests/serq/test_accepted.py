@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from serq.compiler import compile as compile_program
-from serq.ir_json import from_json, to_json
+from serq.ir.json_form import from_json, to_json
 
 WORK = "workload { arrive batch(2); }"
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from serq.compiler import compile as compile_program
-from serq.report import Report
+from serq.report.report import Report
 from serq.runner import run
 
 PROGRAM = """

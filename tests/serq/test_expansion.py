@@ -7,6 +7,7 @@ import pytest
 from serq.compiler import compile as compile_program
 from serq.errors import SerqError
 from serq.lowering.expansion import MOST_PARTS, MOST_USES
+from serq.runner import run
 
 
 def twice_each(first: str, other: str, count: int) -> str:
@@ -49,7 +50,7 @@ def test_a_sum_of_many_definitions_is_not() -> None:
     source = f"""fn main() {{ {twice_each("def f0(x) { x + x }", "def THIS(x) { LAST(x) + LAST(x) }", 10)}
       stage s : fifo; server {{ observe seen = f9(serial); run s (cost(s, 1)); }} }}"""
     program = compile_program(source=source, workload_source="workload { arrive batch(2); }", horizon=5)
-    assert program.run().observes["seen"].samples == (0.0, 1024.0)
+    assert run(program).observes["seen"].samples == (0.0, 1024.0)
 
 
 def test_entries_that_call_each_other_twice_are_refused() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from serq.compiler import compile as compile_program
+from serq.errors import RunError
 from serq.runner import run
-from serq.sim.context import RunError
 
 
 def observed(source: str, workload: str, observe: str, horizon: float = 20) -> list[float]:

@@ -12,8 +12,8 @@ import serq
 from serq import ir
 from serq.compiler import compile as compile_program
 from serq.errors import SerqError
-from serq.ir_json import from_json, schema, to_json
-from serq.traces import read_trace, with_trace
+from serq.ir.json_form import from_json, schema, to_json
+from serq.traces.replay import read_trace, with_trace
 
 CASES = Path(__file__).parent / "cases"
 TEXT = """
@@ -123,5 +123,5 @@ def test_not_a_program(text):
 
 
 def test_the_schema_is_the_one_written_out():
-    path = Path(serq.__file__).with_name("ir.schema.json")
+    path = Path(serq.__file__).parent.joinpath("ir", "schema.json")
     assert json.loads(path.read_text()) == schema()

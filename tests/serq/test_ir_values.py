@@ -10,7 +10,7 @@ import pytest
 
 from serq.compiler import compile as compile_program
 from serq.errors import SerqError
-from serq.ir_json import from_json, to_json
+from serq.ir.json_form import from_json, to_json
 
 TEXT = """
 pool kv { cap 64; block 16; evict by (age); } pool seats { cap 2; admit via npu; }

@@ -11,8 +11,8 @@ from array import array
 import pytest
 
 from serq.compiler import compile as compile_program
-from serq.lowering.arithmetic import total
-from serq.report import Report
+from serq.ir.arithmetic import total
+from serq.report.report import Report
 from serq.runner import run
 from serq.sim import gauges, histogram, rng, samples
 from serq.sim.histogram import Histogram

@@ -6,8 +6,8 @@ import pytest
 
 from serq import ir
 from serq.compiler import compile as compile_program
-from serq.drawing import draw_svg
-from serq.paths import paths
+from serq.report.drawing import draw_svg
+from serq.report.paths import paths
 
 NAMES = ("one", "two", "three", "four")
 

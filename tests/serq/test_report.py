@@ -12,7 +12,7 @@ import castq
 import serq
 from serq.compiler import compile as compile_program
 from serq.errors import UnknownNameError
-from serq.report import Report
+from serq.report.report import Report
 from serq.runner import run
 
 

@@ -7,8 +7,8 @@ import pickle
 import pytest
 
 from serq.compiler import compile as compile_program
+from serq.errors import RunError
 from serq.runner import run
-from serq.sim.context import RunError
 
 DEPLOYMENT = """fn main() {
   pool p { cap 5; queue by (queue(d[KEY])); }

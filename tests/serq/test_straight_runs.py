@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from serq.compiler import compile as compile_program
+from serq.errors import RunError
 from serq.runner import run
-from serq.sim.context import RunError
 from serq.sim.straight.plan import plan
 
 SERVICES = (

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from serq.errors import SerqError
-from serq.trace_import import read_requests, trace_text
-from serq.traces import read_trace
+from serq.traces.published import read_requests, trace_text
+from serq.traces.replay import read_trace
 
 HEAD = "TIMESTAMP,ContextTokens,GeneratedTokens\n"
 
@@ -42,7 +42,7 @@ def test_time_zones_count():
 def test_dates_without_a_zone_do_not_depend_on_where_one_is(zone):
     """An hour and a half over the end of summer time of Berlin stays an hour and a half."""
     program = (
-        "from serq.trace_import import read_requests\n"
+        "from serq.traces.published import read_requests\n"
         f"text = {HEAD!r} + '2024-10-27 01:45:00,1,1\\n2024-10-27 03:15:00,1,1\\n'\n"
         "print(read_requests(text, 't').requests[-1][0])"
     )

@@ -13,7 +13,7 @@ from tensor_cast.errors import how_to_install
 if TYPE_CHECKING:
     from castq.databases import DatabaseCheck
     from castq.repeated_rows import RepeatedRows
-    from tensor_cast.performance_model.profiling_database.kernel_table import LoadReport
+    from tensor_cast.performance_model.profiling_database.tables.kernel_table import LoadReport
 
 __all__ = ["app"]
 
@@ -94,7 +94,7 @@ def demo(
     Exit code 0; 1 if it cannot be written; 2 for a wrong call or a folder that holds something already.
     """
     from castq.commands import show
-    from tensor_cast.performance_model.profiling_database.demo import write_demo_database
+    from tensor_cast.demo import write_demo_database
 
     report = write_demo_database(out, seed=seed, noise=noise, force=force, versions=tuple(version or ("0.18",)))
     if json_:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from tensor_cast.decimal_text import parse_whole
 from tensor_cast.errors import InvalidValueError
+from tensor_cast.files.decimal_text import parse_whole
 
 if TYPE_CHECKING:
     from castq.ask import Answer
-    from tensor_cast.leaf import LeafOp
+    from tensor_cast.operators.leaf import LeafOp
 
 __all__ = ["EXAMPLE", "lookup"]
 

@@ -26,18 +26,17 @@ _UNREADABLE: Final = 2
 def refusals() -> Iterator[None]:
     """Errors of programs, traces and runs become their text and exit code 1, or 2 where a file cannot be read."""
     from castq.commands import show
-    from serq.errors import SerqError
-    from serq.sim.context import RunError
+    from serq.errors import RunError, SerqError
 
     try:
         yield
+    except RunError as error:
+        show.say(f"castq: {error}" if error.place is None else str(error), error=True)
+        raise typer.Exit(_REFUSED) from None
     except SerqError as error:
         show.say_lines("\n\n".join(str(one) for one in error.errors), error=True)
         unreadable = isinstance(error.__cause__, OSError | UnicodeDecodeError)
         raise typer.Exit(_UNREADABLE if unreadable else _REFUSED) from None
-    except RunError as error:
-        show.say(f"castq: {error}" if error.place is None else str(error), error=True)
-        raise typer.Exit(_REFUSED) from None
     except OverflowError as error:
         raise InvalidValueError(str(error)) from None
 
@@ -80,10 +79,10 @@ def compiled(
 
 
 def _read_ir(text: str, folder: Path, settings: dict[str, Any]) -> ir_nodes.Program:
-    from serq import ir_json
+    from serq.ir import json_form
     from serq.lowering.settings import finish, given_settings
 
-    program = ir_json.from_json(text)
+    program = json_form.from_json(text)
     if program.trace is not None and settings.get("trace"):
         program = replace(program, trace=replace(program.trace, path=settings["trace"], sessions=None))
     elif program.trace is not None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 if TYPE_CHECKING:
-    from castq.rfc import RfcReport, RowReport
+    from castq.rfc.conformance import RfcReport, RowReport
 
 __all__ = ["EXAMPLE", "rfc"]
 
@@ -31,7 +31,7 @@ def rfc(database: Databases = None, as_json: AsJson = False) -> None:
     installed is no departure: a note says how to install it.
     """
     from castq.commands import show
-    from castq.rfc import check_rfc
+    from castq.rfc.conformance import check_rfc
 
     with show.progress("asking") as progress:
         report = check_rfc(database or None, progress)
@@ -61,7 +61,7 @@ def _show(report: RfcReport) -> None:
 
 
 def _cells(report: RowReport) -> tuple[str, ...]:
-    from castq.rfc_rows import grouped
+    from castq.rfc.rows import grouped
 
     row = report.row
     reachable = {version: "yes" if reached else "NO" for version, reached in report.reachable.items()}

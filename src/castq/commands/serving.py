@@ -15,7 +15,7 @@ from tensor_cast.errors import InvalidValueError
 
 if TYPE_CHECKING:
     from serq import ir as ir_nodes
-    from serq.report import Report
+    from serq.report.report import Report
     from tensor_cast.files.writing import NewFolder
 
 __all__ = [
@@ -182,18 +182,18 @@ def ir(
     """
     import json
 
-    from serq import ir_json
-    from serq.traces import with_trace
+    from serq.ir import json_form
+    from serq.traces.replay import with_trace
 
     if schema:
-        put(json.dumps(ir_json.schema(), indent=2) + "\n")
+        put(json.dumps(json_form.schema(), indent=2) + "\n")
         return
     if file is None:
         raise InvalidValueError("name a program to compile, or ask for the --schema")
     settings = {"seed": seed, "horizon": horizon, "warmup": warmup, "arrivals": arrivals, "trace": trace}
     program = compiled(file, workload, Given(inputs, sets, defs), settings, instance)
     with refusals():
-        text = ir_json.to_json(with_trace(program) if inline_trace else program, indent=1)
+        text = json_form.to_json(with_trace(program) if inline_trace else program, indent=1)
     write_text(STANDARD, text + "\n")
 
 
@@ -234,7 +234,7 @@ def draw(
 
     Exit code 0, or 1 if the program is refused or the file cannot be written, 2 for a wrong call or a missing file.
     """
-    from serq.drawing import draw_svg
+    from serq.report.drawing import draw_svg
 
     picture = draw_svg(compiled(file, workload, Given(inputs, sets, defs), {"to_run": False}))
     write_text(out, picture)
@@ -258,7 +258,7 @@ def _dump_folder(path: str | None, program: ir_nodes.Program) -> Iterator[NewFol
         yield None
         return
     from castq.commands import show
-    from serq.dump import dump_names
+    from serq.report.dump import dump_names
     from tensor_cast.files.writing import new_folder
 
     with refusals():
@@ -270,7 +270,7 @@ def _dump_folder(path: str | None, program: ir_nodes.Program) -> Iterator[NewFol
 
 
 def _dump(report: Report, folder: NewFolder) -> None:
-    from serq.dump import dump_tables
+    from serq.report.dump import dump_tables
 
     with refusals():
         for table in dump_tables(report):
@@ -280,7 +280,7 @@ def _dump(report: Report, folder: NewFolder) -> None:
 
 def _show(report: Report) -> None:
     from castq.commands import show
-    from serq.report import TIME_UNIT
+    from serq.report.report import TIME_UNIT
 
     state = "interrupted, partial" if report.partial else "ended"
     show.say(

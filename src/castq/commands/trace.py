@@ -41,7 +41,7 @@ def trace(
     if the trace is refused or the file cannot be written; 2 for a wrong call or a missing file.
     """
     from castq.commands import show
-    from serq.trace_import import read_requests, trace_text
+    from serq.traces.published import read_requests, trace_text
 
     if unit is not None and unit not in _UNITS:
         raise InvalidValueError(f"--time-unit {unit!r}: expected s or ms{nearest(unit, _UNITS)}")

@@ -17,16 +17,24 @@ __all__ = ["check"]
 def check(program: ir.Program, build: Build) -> None:
     """Raises the first error found, which carries the others."""
     starts = tuple(start for start in (program.init, program.turn, program.session) if start is not None)
-    build.guard(lambda: _releases(build))
-    build.guard(lambda: _legs(build))
+    with build.keeping():
+        _releases(build)
+    with build.keeping():
+        _legs(build)
     if not build.seed:
-        build.guard(lambda: _unleased(program, build))
-    build.guard(lambda: check_stale(program, build.headers))
-    build.guard(lambda: _hidden(program, build))
+        with build.keeping():
+            _unleased(program, build)
+    with build.keeping():
+        check_stale(program, build.headers)
+    with build.keeping():
+        _hidden(program, build)
     if not build.seed:
-        build.guard(lambda: check_whole(program, starts, build.whole_amounts(), build.place))
-        build.guard(lambda: _assigned(program, build))
-    build.guard(lambda: check_progress(program, starts, build.place))
+        with build.keeping():
+            check_whole(program, starts, build.whole_amounts(), build.place)
+        with build.keeping():
+            _assigned(program, build)
+    with build.keeping():
+        check_progress(program, starts, build.place)
     build.stop()
 
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from serq import ir
-from serq.checks.walk import values
 from serq.errors import Place, fail
-from serq.lowering.fold import reads
+from serq.ir.fold import reads
+from serq.ir.walk import values
 
 __all__ = ["HiddenFlow", "refuse_decisions"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from serq import ir
-from serq.checks.walk import reachable
 from serq.errors import Place, fail
+from serq.ir.walk import reachable
 
 __all__ = ["check_progress"]
 

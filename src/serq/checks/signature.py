@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from serq import ir
-from serq.checks.walk import values
 from serq.errors import Place, SerqError, fail
-from serq.lowering.fold import reads
+from serq.ir.fold import reads
+from serq.ir.walk import values
 
 __all__ = ["check_assigned"]
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from serq import ir
 from serq.errors import Place, fail
-from serq.lowering.fold import parts, reads
+from serq.ir.fold import parts, reads
 
 __all__ = ["check_stale"]
 

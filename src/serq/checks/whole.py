@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from serq import ir
-from serq.checks.walk import assignments, reachable
 from serq.errors import Place, fail
+from serq.ir.fold import reads
+from serq.ir.walk import assignments, reachable
 from serq.lowering.build import Amount
-from serq.lowering.fold import reads
 
 __all__ = ["check_whole", "is_whole"]
 

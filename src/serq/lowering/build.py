@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from serq import ir
 from serq.errors import Place, SerqError, fail
-from serq.lowering.moments import MOMENTS, Moment
-from serq.lowering.words import BUILTINS, KEYWORDS, QUEUE_WORDS, RESERVED, RETIRED_NAMES
+from serq.ir.moments import MOMENTS, Moment
+from serq.ir.nodes import Places
+from serq.ir.words import BUILTINS, KEYWORDS, QUEUE_WORDS, RESERVED, RETIRED_NAMES
 from serq.syntax import tree
 
 __all__ = [
@@ -206,10 +208,11 @@ class Build:
         self.server_block: int | None = None
         self.mark_slots: set[int] = set()
 
-    def guard(self, work: Callable[[], None]) -> None:
-        """Do one independent piece of work; an error is kept and the next piece goes on."""
+    @contextmanager
+    def keeping(self) -> Iterator[None]:
+        """One independent piece of work: an error in it is kept, and what stands after it goes on."""
         try:
-            work()
+            yield
         except SerqError as error:
             if error.fatal:
                 raise
@@ -306,10 +309,10 @@ class Build:
         found = self.places.get(id(statement))
         return found[1] if found is not None and found[0] is statement else None
 
-    def all_places(self) -> ir.Places:
+    def all_places(self) -> Places:
         """Where the statements of the blocks and the stages were written."""
         blocks = tuple(tuple(self.place(statement) for statement in block) for block in self.blocks)
-        return ir.Places(blocks, tuple(stage.at for stage in self.stages for _ in range(stage.count)))
+        return Places(blocks, tuple(stage.at for stage in self.stages for _ in range(stage.count)))
 
     def block(self, statements: list[ir.Stmt]) -> int:
         """The number of a new block."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 from serq import ir
 from serq.errors import fail
 from serq.lowering.build import Scope
-from serq.lowering.expressions import lower_number
-from serq.lowering.refs import resolve
+from serq.lowering.expressions import lower_number, resolve
 from serq.syntax import tree
 
 __all__ = ["lower_claim", "lower_gauge"]

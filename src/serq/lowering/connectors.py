@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from serq import ir
 from serq.errors import Place, fail
+from serq.ir.fold import binary, call
 from serq.lowering.build import Amount, Engine, Queue, Resource, Scope
 from serq.lowering.expressions import lower_number
-from serq.lowering.fold import binary, call
 from serq.syntax import tree
 
 __all__ = ["Connector", "check_flow_stage", "copy_run", "find_connector", "leased_pool", "loading", "saving"]
@@ -47,7 +47,7 @@ def find_connector(engine: Engine, scope: Scope, at: Place) -> Connector | None:
 
 def leased_pool(queue: Queue, at: Place) -> Resource:
     """The pool every `prefill` entry of a source leaves leased: what a copy reads."""
-    from serq.lowering.statements import nested
+    from serq.syntax.walk import nested
 
     entry = queue.entries.get("prefill")
     leases = [] if entry is None else [one.lease for one in nested(entry.body) if isinstance(one, tree.HoldStatement)]

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 from serq.errors import Place, fail
 from serq.lowering.build import Cost, Resource, Scope, Value
-from serq.syntax import tree
 
-__all__ = ["combine", "cost_call", "cost_name", "number", "scale", "spend"]
+__all__ = ["combine", "cost_name", "number", "scale", "spend"]
 
 
 def cost_name(cost: Cost) -> str:
@@ -40,26 +39,6 @@ def scale(left: Value, right: Value, op: str, at: Place) -> Cost | None:
     if op == "*" and left.cost is None:
         return right.cost
     raise fail("cost", f"{op!r} of two costs has no meaning", at, hint="multiply or divide a cost by a plain number")
-
-
-def cost_call(call: tree.CallExpr, scope: Scope) -> Value:
-    """`cost(resource, ..., amount)`."""
-    from serq.lowering.expressions import lower
-    from serq.lowering.refs import find_resource
-
-    if scope.build.seed:
-        hint = "the single-file edition has plain numbers: write the amount alone"
-        raise fail("call", "unknown function 'cost'", call.at, hint=hint)
-    if len(call.args) < 2:
-        raise fail("call", "'cost' takes the resources and an amount", call.at, hint="write 'cost(stage, amount)'")
-    names = []
-    for arg in call.args[:-1]:
-        found = find_resource(arg, scope) if isinstance(arg, tree.Path) else None
-        if found is None:
-            raise fail("name", "no pool or stage has this name", arg.at)
-        names.append(found[0].name)
-    amount = number(lower(call.args[-1], scope), call.args[-1].at, "the amount")
-    return Value(amount.expr, frozenset(names))
 
 
 def spend(value: Value, resources: Sequence[Resource], scope: Scope, at: Place) -> None:

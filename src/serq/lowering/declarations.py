@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from serq.errors import Place, Source, closest, fail
+from serq.ir.moments import MOMENTS
+from serq.ir.words import AGGREGATES, NO_DEFINITION
 from serq.lowering.build import Build, Definition, Scope
 from serq.lowering.expressions import constant, expression_names
-from serq.lowering.moments import MOMENTS
-from serq.lowering.statements import nested
-from serq.lowering.words import AGGREGATES, NO_DEFINITION
 from serq.syntax import tree
 from serq.syntax.parse import parse_expression
+from serq.syntax.walk import nested
 
 __all__ = [
     "Inputs",
@@ -102,7 +102,8 @@ def add_lets(items: Iterable[tree.Item], build: Build, inputs: Inputs, side: str
     """Evaluate the constants in order; of two with one name the later counts."""
     for item in items:
         if isinstance(item, tree.LetDecl):
-            build.guard(lambda item=item: _let(item, build, inputs, side))  # type: ignore[misc]
+            with build.keeping():
+                _let(item, build, inputs, side)
 
 
 def _let(let: tree.LetDecl, build: Build, inputs: Inputs, side: str) -> None:
@@ -116,7 +117,8 @@ def add_definitions(items: Iterable[tree.Item], build: Build, defs: Mapping[str,
     """Declare the definitions in order; a body calls only earlier ones."""
     for item in items:
         if isinstance(item, tree.DefDecl):
-            build.guard(lambda item=item: _define(item, build, defs, side))  # type: ignore[misc]
+            with build.keeping():
+                _define(item, build, defs, side)
 
 
 def _define(decl: tree.DefDecl, build: Build, defs: Mapping[str, str], side: str) -> None:

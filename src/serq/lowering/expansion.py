@@ -6,8 +6,8 @@ from typing import Final
 
 from serq import ir
 from serq.errors import Place, SerqError, fail
+from serq.ir.fold import parts
 from serq.lowering.build import Scope
-from serq.lowering.fold import parts
 
 __all__ = ["MOST_PARTS", "MOST_USES", "check_size", "inside"]
 

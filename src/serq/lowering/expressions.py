@@ -6,18 +6,18 @@ from collections.abc import Iterator
 
 from serq import ir
 from serq.errors import Place, closest, fail
-from serq.lowering.arithmetic import FUNCTIONS
-from serq.lowering.build import Engine, Macro, Scope, Value
-from serq.lowering.costs import combine, cost_call, number, scale
+from serq.ir.arithmetic import FUNCTIONS
+from serq.ir.fold import binary, call, conditional, unary
+from serq.ir.moments import POOL_QUERIES, STAGE_QUERIES
+from serq.ir.words import AGGREGATES, DISTRIBUTIONS
+from serq.lowering.build import Engine, Macro, Resource, Scope, Value
+from serq.lowering.costs import combine, number, scale
 from serq.lowering.expansion import check_size, inside
-from serq.lowering.fold import binary, call, conditional, unary
-from serq.lowering.moments import POOL_QUERIES, STAGE_QUERIES
 from serq.lowering.names import lower_path
-from serq.lowering.refs import find_resource, resolve
-from serq.lowering.words import AGGREGATES, DISTRIBUTIONS
+from serq.lowering.refs import check_side, find_resource, indexed, no_resource, unfold
 from serq.syntax import tree
 
-__all__ = ["constant", "expression_names", "lower", "lower_keys", "lower_number"]
+__all__ = ["constant", "expression_names", "lower", "lower_keys", "lower_number", "resolve"]
 
 _MOST_TERMS = 4096
 
@@ -125,7 +125,7 @@ def _arity(name: str, wanted: int, found: int, at: Place) -> Exception:
 def _call(expr: tree.CallExpr, scope: Scope) -> Value:
     name, build = expr.name, scope.build
     if name == "cost":
-        return cost_call(expr, scope)
+        return _cost_call(expr, scope)
     if name in build.defs_of(scope.side):
         return _expand(expr, scope)
     if scope.engine is not None and name in scope.engine.rates and scope.moment.name == "a step cost":
@@ -300,3 +300,57 @@ def _aggregate(expr: tree.Aggregate, scope: Scope) -> Value:
 
 def _fold(op: str, total: ir.Expr, term: ir.Expr) -> ir.Expr:
     return binary("+", total, term) if op == "sum" else call(op, total, term)
+
+
+def _cost_call(call: tree.CallExpr, scope: Scope) -> Value:
+    """`cost(resource, ..., amount)`."""
+    if scope.build.seed:
+        hint = "the single-file edition has plain numbers: write the amount alone"
+        raise fail("call", "unknown function 'cost'", call.at, hint=hint)
+    if len(call.args) < 2:
+        raise fail("call", "'cost' takes the resources and an amount", call.at, hint="write 'cost(stage, amount)'")
+    names = []
+    for arg in call.args[:-1]:
+        found = find_resource(arg, scope) if isinstance(arg, tree.Path) else None
+        if found is None:
+            raise fail("name", "no pool or stage has this name", arg.at)
+        names.append(found[0].name)
+    amount = number(lower(call.args[-1], scope), call.args[-1].at, "the amount")
+    return Value(amount.expr, frozenset(names))
+
+
+def resolve(path: tree.Path, scope: Scope, kind: str, *, whole: bool = False) -> tuple[Resource, ir.Ref]:
+    """The resource of a kind a path names, with its index; `whole` accepts a family without an index."""
+    found = find_resource(path, scope, kind)
+    if found is None or found[0].kind != kind:
+        written, _, _ = unfold(path, scope)
+        raise no_resource(kind, tree.Path(path.at, written.parts), scope)
+    resource, own, _ = found
+    written, _, inner = unfold(path, scope)
+    check_side(resource, path, scope)
+    index = next((part.index for part in written.parts if part.index is not None), None)
+    if index is None:
+        if resource.family and own is None and not whole:
+            raise fail(
+                "reference",
+                f"{resource.name!r} is a family of {resource.count}: it needs an index",
+                path.at,
+                hint=f"write {indexed(written)}",
+            )
+        return resource, resource.ref(own)
+    return resource, resource.ref(_index(resource, index, inner, path.at))
+
+
+def _index(resource: Resource, written: tree.Expression, scope: Scope, at: Place) -> ir.Expr | None:
+    index = lower_number(written, scope)
+    if not resource.family:
+        if index == ir.Num(0.0):
+            return None
+        raise fail("reference", f"{resource.name!r} is not a family and takes no index", at)
+    if isinstance(index, ir.Num) and not (index.value >= 0 and index.value < resource.count and index.value % 1 == 0):
+        raise fail(
+            "reference",
+            f"index {index.value:g} is outside {resource.name!r}, whose members are 0 to {resource.count - 1}",
+            at,
+        )
+    return index

@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 
 from serq import ir
 from serq.errors import Place, fail
+from serq.ir.fold import reads
 from serq.lowering.build import Amount, Frame, Resource, Scope, Value
 from serq.lowering.costs import spend
-from serq.lowering.expressions import expression_names, lower, lower_number
-from serq.lowering.fold import reads
-from serq.lowering.refs import resolve
+from serq.lowering.expressions import expression_names, lower, lower_number, resolve
+from serq.lowering.names import assign
 from serq.syntax import tree
 
-__all__ = ["check_units", "lower_chain", "lower_hold"]
+__all__ = ["check_units", "lower_chain", "lower_hold", "whole_amount"]
 
 _Block = Callable[[tree.Body, Scope], int]
 
@@ -65,8 +65,6 @@ def _check_clauses(statement: tree.HoldStatement, pools: list[Resource], scope: 
 
 
 def _bindings(statement: tree.HoldStatement, header: Scope) -> tuple[tuple[int, ir.Expr], ...]:
-    from serq.lowering.statements import assign
-
     found = []
     for name, at, expr in statement.bindings:
         value = lower_number(expr, header, "a binding")
@@ -89,8 +87,6 @@ def _part(part: tree.HoldPart, pool: Resource, ref: ir.Ref, header: Scope) -> ir
 
 
 def _units(expr: tree.Expression, pool: Resource, at: Place, header: Scope) -> ir.Expr:
-    from serq.lowering.statements import whole_amount
-
     if any(isinstance(one, tree.Draw) for one in expression_names(expr)):
         hint = "draw before, into an attribute: 'set x = ~…;'"
         raise fail("draw", f"the amount of {pool.name!r} may not draw: it is read at every attempt", at, hint=hint)
@@ -123,8 +119,6 @@ def check_units(expr: ir.Expr, pool: Resource, at: Place, header: Scope, *, must
 def _kept(
     value: Value, pools: list[Resource], header: Scope | None, at: Place, build_scope: Scope | None = None
 ) -> ir.Expr:
-    from serq.lowering.statements import whole_amount
-
     scope = header or build_scope
     assert scope is not None
     for pool in pools:
@@ -173,3 +167,9 @@ def _lease(statement: tree.HoldStatement, pools: list[Resource], scope: Scope) -
         raise fail("value", "a lease lasts no negative time", expr.at)
     scope.build.leased.add(pool.name)
     return ir.Lease(ref, time)
+
+
+def whole_amount(expr: ir.Expr, pool: Resource, at: Place, scope: Scope) -> None:
+    """Ask for an amount of tokens to be whole (split edition)."""
+    if not scope.build.seed:
+        scope.build.amounts.append(Amount(expr, f"an amount of {pool.name!r}", at, pool))

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 from serq import ir
 from serq.errors import Place, closest, fail
+from serq.ir.moments import CONTEXT_WORDS
+from serq.ir.words import BUILTINS, RETIRED_WORDS, TRACE_ATTRIBUTES
 from serq.lowering.build import Macro, Scope, Value
-from serq.lowering.moments import CONTEXT_WORDS
-from serq.lowering.words import BUILTINS, RETIRED_WORDS, TRACE_ATTRIBUTES
 from serq.syntax import tree
 
-__all__ = ["attribute_slot", "lower_path", "readable_names"]
+__all__ = ["assign", "attribute_slot", "lower_path", "readable_names"]
 
 _Lower = Callable[[tree.Expression, Scope], Value]
 _REQUEST_WORDS = ("input", "output", "known", "hit", "loaded", "preempted", "finished")
@@ -191,3 +191,19 @@ def _mark(path: tree.Path, scope: Scope) -> Value:
         raise fail("name", message, path.at, hint=closest(word, known))
     slot = build.slot(name)
     return Value(ir.Attr(slot), build.costs.get(slot))
+
+
+def assign(name: str, at: Place, scope: Scope) -> int:
+    """The slot a statement may assign under a name on this side."""
+    build = scope.build
+    if name == "serial":
+        raise fail("structure", "'serial' cannot be assigned", at, code="E-reserved-word")
+    if name in scope.names:
+        raise fail("call", f"{name!r} is a parameter of the definition and cannot be assigned", at)
+    if scope.side == "server" and name in build.params:
+        raise fail("cost", f"{name!r} is a size the client sends; the server cannot assign it", at)
+    if scope.side == "client" and name in build.sides["server"] and name not in build.sides["client"]:
+        raise fail("signature", f"{name!r} belongs to the server; the workload cannot assign it", at)
+    if scope.side == "server" and name in build.sides["client"]:
+        raise fail("signature", f"{name!r} belongs to the workload; the server cannot assign it", at)
+    return attribute_slot(name, scope)

@@ -8,8 +8,7 @@ from dataclasses import replace
 from serq import ir
 from serq.errors import Place, fail
 from serq.lowering.build import Resource, Scope
-from serq.lowering.expressions import constant, expression_names, lower_keys, lower_number
-from serq.lowering.refs import resolve
+from serq.lowering.expressions import constant, expression_names, lower_keys, lower_number, resolve
 from serq.syntax import tree
 
 __all__ = ["declare_size", "lower_pool", "lower_stage", "member_of", "read_capacity"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from serq import ir
 from serq.errors import Place, closest, fail
@@ -15,12 +15,13 @@ from serq.syntax import tree
 
 __all__ = ["ENTRY_PARAMETERS", "call_entry"]
 
+_Body = Callable[[tree.Body, Scope], Sequence[ir.Stmt]]
 ENTRY_PARAMETERS = {"route": 0, "prefill": 1, "decode": 1, "transfer": 1}
 """How many parameters each kind of entry has."""
 
 
-def call_entry(statement: tree.EntryCall, scope: Scope) -> Sequence[ir.Stmt]:
-    """The statements of the entry, with what its parameters need set before."""
+def call_entry(statement: tree.EntryCall, scope: Scope, body: _Body) -> Sequence[ir.Stmt]:
+    """The statements of the entry, with what its parameters need set before; `body` lowers its text."""
     queue, index = _queue(statement.queue, scope)
     entry = queue.entries.get(statement.verb)
     if entry is None and not (statement.verb == "transfer" and "link" in queue.decl.roles):
@@ -36,9 +37,7 @@ def call_entry(statement: tree.EntryCall, scope: Scope) -> Sequence[ir.Stmt]:
     if entry is None:
         steps.append(_service(statement, queue, member, scope))
     else:
-        from serq.lowering.statements import lower_body
-
-        steps += lower_body(entry.body, inner)
+        steps += body(entry.body, inner)
     if statement.target is not None and statement.source is not None and statement.load is not None:
         steps += copy_content(statement.source, statement.target, statement.load, scope)
     return steps

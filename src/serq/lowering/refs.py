@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from serq import ir
-from serq.errors import Place, closest, fail
+from serq.errors import closest, fail
 from serq.lowering.build import Macro, Resource, Scope
 from serq.syntax import tree
 
-__all__ = ["find_resource", "no_resource", "resolve", "unfold"]
+__all__ = ["check_side", "find_resource", "indexed", "no_resource", "unfold"]
 
 
 def unfold(path: tree.Path, scope: Scope) -> tuple[tree.Path, Scope, Scope]:
@@ -64,51 +64,12 @@ def no_resource(what: str, path: tree.Path, scope: Scope) -> Exception:
     return fail("name", f"no {what} is called {path.text!r}", path.at, hint=closest(path.text, names))
 
 
-def resolve(path: tree.Path, scope: Scope, kind: str, *, whole: bool = False) -> tuple[Resource, ir.Ref]:
-    """The resource of a kind a path names, with its index; `whole` accepts a family without an index."""
-    found = find_resource(path, scope, kind)
-    if found is None or found[0].kind != kind:
-        written, _, _ = unfold(path, scope)
-        raise no_resource(kind, tree.Path(path.at, written.parts), scope)
-    resource, own, _ = found
-    written, _, inner = unfold(path, scope)
-    _check_side(resource, path, scope)
-    index = next((part.index for part in written.parts if part.index is not None), None)
-    if index is None:
-        if resource.family and own is None and not whole:
-            raise fail(
-                "reference",
-                f"{resource.name!r} is a family of {resource.count}: it needs an index",
-                path.at,
-                hint=f"write {_indexed(written)}",
-            )
-        return resource, resource.ref(own)
-    return resource, resource.ref(_index(resource, index, inner, path.at))
-
-
-def _check_side(resource: Resource, path: tree.Path, scope: Scope) -> None:
+def check_side(resource: Resource, path: tree.Path, scope: Scope) -> None:
     if scope.side in ("client", "server", "entry") and (resource.side == "client") != (scope.side == "client"):
         owner = "workload" if resource.side == "client" else "deployment"
         raise fail("signature", f"{resource.name!r} belongs to the {owner}", path.at)
 
 
-def _indexed(path: tree.Path) -> str:
+def indexed(path: tree.Path) -> str:
     rest = "".join(f".{part.name}" for part in path.parts[1:])
     return f"'{path.parts[0].name}[0]{rest}'"
-
-
-def _index(resource: Resource, written: tree.Expression, scope: Scope, at: Place) -> ir.Expr | None:
-    from serq.lowering.expressions import lower_number
-
-    index = lower_number(written, scope)
-    if not resource.family:
-        if index == ir.Num(0.0):
-            return None
-        raise fail("reference", f"{resource.name!r} is not a family and takes no index", at)
-    if isinstance(index, ir.Num) and not (index.value >= 0 and index.value < resource.count and index.value % 1 == 0):
-        raise fail(
-            "reference",
-            f"index {index.value:g} is outside {resource.name!r}, whose members are 0 to {resource.count - 1}",
-            at,
-        )
-    return index

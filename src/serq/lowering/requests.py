@@ -7,13 +7,12 @@ from dataclasses import dataclass
 
 from serq import ir
 from serq.errors import Place, SerqError, fail
+from serq.ir.fold import binary, call, conditional, reads
 from serq.lowering.build import Amount, Engine, Frame, Resource, Scope
 from serq.lowering.connectors import Connector, find_connector, loading, saving
 from serq.lowering.engine import engine_scope
-from serq.lowering.expressions import expression_names, lower_number
-from serq.lowering.fold import binary, call, conditional, reads
+from serq.lowering.expressions import expression_names, lower_number, resolve
 from serq.lowering.hold import check_units, lower_chain
-from serq.lowering.refs import resolve
 from serq.syntax import tree
 
 __all__ = ["lower_request", "taking_of"]

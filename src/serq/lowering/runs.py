@@ -9,8 +9,8 @@ from serq.errors import Place, fail
 from serq.lowering.build import Amount, Resource, Scope
 from serq.lowering.connectors import check_flow_stage, copy_run
 from serq.lowering.costs import number, spend
-from serq.lowering.expressions import lower, lower_number
-from serq.lowering.refs import find_resource, resolve
+from serq.lowering.expressions import lower, lower_number, resolve
+from serq.lowering.refs import find_resource
 from serq.syntax import tree
 
 __all__ = ["copy_content", "lower_run", "lower_transfer"]

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from serq import ir
 from serq.errors import Place, SerqError, fail
+from serq.ir.moments import MOMENTS
 from serq.lowering.build import Build, Engine, Resource, Scope
 from serq.lowering.claims import lower_claim, lower_gauge
 from serq.lowering.declarations import (
@@ -18,10 +19,9 @@ from serq.lowering.declarations import (
     constant_scope,
     observed_names,
 )
-from serq.lowering.moments import MOMENTS
+from serq.lowering.expressions import resolve
 from serq.lowering.pools import declare_size, lower_pool, lower_stage, read_capacity
-from serq.lowering.refs import resolve
-from serq.lowering.settings import Settings, finish, written_settings
+from serq.lowering.settings import Settings, written_settings
 from serq.lowering.statements import lower_block
 from serq.lowering.step import link_memory, lower_step
 from serq.lowering.workload import lower_arrival, lower_trace
@@ -63,9 +63,11 @@ class _Seed:
                 raise fail("override", f"the program has no definition called {name!r}", None)
         for item in self.items:
             if isinstance(item, tree.PoolDecl):
-                build.guard(lambda item=item: self.pool(item))  # type: ignore[misc]
+                with build.keeping():
+                    self.pool(item)
             elif isinstance(item, tree.StageDecl):
-                build.guard(lambda item=item: self.stage(item))  # type: ignore[misc]
+                with build.keeping():
+                    self.stage(item)
             elif isinstance(item, tree.ShareDecl):
                 build.share = item.policy
 
@@ -111,10 +113,12 @@ class _Seed:
         build = self.build
         for body in bodies:
             for name, at in assigned_names(body):
-                build.guard(lambda name=name, at=at: self._attribute(name, at))  # type: ignore[misc]
+                with build.keeping():
+                    self._attribute(name, at)
         for body in bodies:
             for name, at in observed_names(body):
-                build.guard(lambda name=name, at=at: build.declare("observation", name, at))  # type: ignore[misc]
+                with build.keeping():
+                    build.declare("observation", name, at)
                 build.observe(name)
 
     def _attribute(self, name: str, at: Place) -> None:
@@ -125,11 +129,11 @@ class _Seed:
     def rows(self) -> None:
         build = self.build
         for resource, decl in self.stages:
-            build.guard(lambda r=resource, d=decl: self.stage_rows.extend(self._stage_rows(r, d)))  # type: ignore[misc]
+            with build.keeping():
+                self.stage_rows.extend(self._stage_rows(resource, decl))
         for pool, pool_decl in self.pools:
-            build.guard(
-                lambda r=pool, d=pool_decl: self.pool_rows.extend(lower_pool(r, d.options, self.scope))  # type: ignore[misc]
-            )
+            with build.keeping():
+                self.pool_rows.extend(lower_pool(pool, pool_decl.options, self.scope))
 
     def _stage_rows(self, resource: Resource, decl: tree.StageDecl) -> list[ir.Stage]:
         return (
@@ -140,9 +144,11 @@ class _Seed:
         build = self.build
         for item in self.items:
             if isinstance(item, tree.GaugeDecl):
-                build.guard(lambda item=item: self._gauge(item))  # type: ignore[misc]
+                with build.keeping():
+                    self._gauge(item)
             elif isinstance(item, tree.ClaimDecl):
-                build.guard(lambda item=item: self._claim(item))  # type: ignore[misc]
+                with build.keeping():
+                    self._claim(item)
 
     def _gauge(self, decl: tree.GaugeDecl) -> None:
         self.build.declare("gauge", decl.name, decl.name_at)
@@ -155,10 +161,8 @@ class _Seed:
 
 def lower_seed(
     items: tuple[tree.Item, ...], settings: Settings, sets: Mapping[str, Number], defs: Mapping[str, str]
-) -> ir.Program:
-    """The checked program; raises the first error, which carries the others found."""
-    from serq.checks.check import check
-
+) -> tuple[ir.Program, Build, Settings]:
+    """The program, not yet checked as a whole, what was noted of it, and its settings; raises the first error found."""
     seed = _Seed(items, Inputs(sets))
     build = seed.build
     seed.declare(defs)
@@ -167,9 +171,11 @@ def lower_seed(
     build.server = server.body if server else ()
     bodies = _bodies(items)
     seed.supply_tool(bodies)
-    build.guard(seed.link)
+    with build.keeping():
+        seed.link()
     seed.attributes(bodies)
-    build.guard(lambda: _hide(workload, build))
+    with build.keeping():
+        _hide(workload, build)
     build.stop()
     seed.rows()
     init, turn = _preparation(workload.init, seed.scope), _preparation(workload.turn, seed.scope)
@@ -196,8 +202,7 @@ def lower_seed(
         share=build.share,
         places=build.all_places(),
     )
-    check(program, build)
-    return finish(program, settings)
+    return program, build, settings
 
 
 def _parts(seed: _Seed) -> tuple[tree.WorkloadDecl, tree.SessionDecl, tree.ServerDecl | None]:

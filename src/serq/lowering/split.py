@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 
 from serq import ir
 from serq.errors import Place, fail
+from serq.ir.moments import MOMENTS
+from serq.ir.words import BUILTINS
 from serq.lowering.build import Build, Scope
 from serq.lowering.claims import lower_claim, lower_gauge
 from serq.lowering.declarations import (
@@ -19,9 +21,8 @@ from serq.lowering.declarations import (
 )
 from serq.lowering.engine import add_registers, engine_scope, lower_engine
 from serq.lowering.expressions import lower, lower_number
-from serq.lowering.moments import MOMENTS
 from serq.lowering.pools import lower_pool, lower_stage
-from serq.lowering.settings import Settings, finish
+from serq.lowering.settings import Settings
 from serq.lowering.split_declare import Declared, declare_items
 from serq.lowering.split_signature import (
     check_connectors,
@@ -31,10 +32,10 @@ from serq.lowering.split_signature import (
     one_workload,
     sent_fields,
 )
-from serq.lowering.statements import lower_block, lower_body, nested
-from serq.lowering.words import BUILTINS
+from serq.lowering.statements import lower_block, lower_body
 from serq.lowering.workload import lower_arrival, lower_trace, needs_tool
 from serq.syntax import tree
+from serq.syntax.walk import nested
 
 __all__ = ["lower_split"]
 
@@ -67,12 +68,14 @@ class _Split:
             build.uses = set()
             for item in items:
                 if isinstance(item, tree.UseDecl):
-                    build.guard(lambda item=item: _use(item, build))  # type: ignore[misc]
+                    with build.keeping():
+                        _use(item, build)
             add_definitions(items, build, defs, side)
             check_definition_order(build, side)
             add_lets(items, build, inputs, side)
         build.uses = {item.path for item in self.items if isinstance(item, tree.UseDecl)}
-        build.guard(inputs.finish)
+        with build.keeping():
+            inputs.finish()
         for name in defs:
             if name not in build.defs and name not in build.client_defs:
                 raise fail("override", f"the program has no definition called {name!r}", None)
@@ -100,7 +103,8 @@ class _Split:
 
     def _assigned(self, body: tree.Body, side: set[str]) -> None:
         for name, at in assigned_names(body):
-            self.build.guard(lambda name=name, at=at: self._attribute(name, at, side))  # type: ignore[misc]
+            with self.build.keeping():
+                self._attribute(name, at, side)
 
     def _attribute(self, name: str, at: Place, side: set[str]) -> None:
         if name not in self.build.slots:
@@ -110,7 +114,8 @@ class _Split:
 
     def _observed(self, body: tree.Body) -> None:
         for name, at in observed_names(body):
-            self.build.guard(lambda name=name, at=at: self.build.declare("observation", name, at))  # type: ignore[misc]
+            with self.build.keeping():
+                self.build.declare("observation", name, at)
             self.build.observe(name)
 
     def _parameters(self) -> None:
@@ -135,24 +140,22 @@ class _Split:
     def resources(self) -> None:
         build = self.build
         for engine in self.declared.engines:
-            build.guard(lambda e=engine: add_registers(e, self.scope("server")))  # type: ignore[misc]
+            with build.keeping():
+                add_registers(engine, self.scope("server"))
         for resource, decl, queue in self.declared.stages:
             scope = self.scope(resource.side).but(queue=queue)
-            build.guard(
-                lambda r=resource, d=decl, s=scope: self.stage_rows.update({r.base: lower_stage(r, d, s)})  # type: ignore[misc]
-            )
+            with build.keeping():
+                self.stage_rows[resource.base] = lower_stage(resource, decl, scope)
         for engine in self.declared.engines:
             scope = self.scope("server")
-            build.guard(
-                lambda e=engine, s=scope: self.stage_rows.update({e.stage.base: lower_engine(e, s)})  # type: ignore[misc]
-            )
+            with build.keeping():
+                self.stage_rows[engine.stage.base] = lower_engine(engine, scope)
         for pool, pool_decl, queue, side in self.declared.pools:
             scope = self.scope(side).but(queue=queue)
             if pool.admitted_by is not None and pool.admitted_by.engine is not None:
                 scope = engine_scope(pool.admitted_by.engine, scope)
-            build.guard(
-                lambda p=pool, d=pool_decl, s=scope: self.pool_rows.extend(lower_pool(p, d.options, s))  # type: ignore[misc]
-            )
+            with build.keeping():
+                self.pool_rows.extend(lower_pool(pool, pool_decl.options, scope))
 
     def blocks(self) -> tuple[int | None, int | None, int]:
         """The init, turn and session blocks; the server's block is made first."""
@@ -162,7 +165,8 @@ class _Split:
         build.server_block = build.block([*sends, *lower_body(self.server.body, self.scope("server"))])
         for part in (self.workload.init, self.workload.turn):
             if part is not None:
-                build.guard(lambda part=part: _check_preparation(part))  # type: ignore[misc]
+                with build.keeping():
+                    _check_preparation(part)
         init = lower_block(self.workload.init.body, client) if self.workload.init else None
         turn = lower_block(self.workload.turn.body, client) if self.workload.turn else None
         if not any(isinstance(one, tree.WordStatement) and one.word == "turn" for one in nested(self._everything())):
@@ -181,21 +185,23 @@ class _Split:
                 continue
             if field.value is None:
                 path = tree.Path(field.at, (tree.Part(field.at, field.name),))
-                build.guard(lambda path=path: _readable(path, client))  # type: ignore[misc]
+                with build.keeping():
+                    _readable(path, client)
             else:
                 slot = build.params[field.name]
-                build.guard(
-                    lambda slot=slot, value=field.value: found.append(ir.Set(slot, lower_number(value, client)))  # type: ignore[misc]
-                )
+                with build.keeping():
+                    found.append(ir.Set(slot, lower_number(field.value, client)))
         return found
 
     def measures(self) -> None:
         build, scope = self.build, self.scope("server")
         for item in self.items:
             if isinstance(item, tree.GaugeDecl):
-                build.guard(lambda item=item: self._gauge(item, scope))  # type: ignore[misc]
+                with build.keeping():
+                    self._gauge(item, scope)
             elif isinstance(item, tree.ClaimDecl):
-                build.guard(lambda item=item: self._claim(item, scope))  # type: ignore[misc]
+                with build.keeping():
+                    self._claim(item, scope)
 
     def _gauge(self, decl: tree.GaugeDecl, scope: Scope) -> None:
         self.build.declare("gauge", decl.name, decl.name_at)
@@ -215,10 +221,8 @@ def lower_split(
     settings: Settings,
     sets: Mapping[str, Number],
     defs: Mapping[str, str],
-) -> ir.Program:
-    """The checked program; raises the first error, which carries the others found."""
-    from serq.checks.check import check
-
+) -> tuple[ir.Program, Build, Settings]:
+    """The program, not yet checked as a whole, what was noted of it, and its settings; raises the first error found."""
     split = _Split(deployment, workload)
     build = split.build
     split.constants(sets, defs)
@@ -229,8 +233,10 @@ def lower_split(
     build.stop()
     for item in split.items:
         if isinstance(item, tree.TransferDecl):
-            build.guard(lambda item=item: check_copies(item, build))  # type: ignore[misc]
-    build.guard(lambda: check_connectors(build))
+            with build.keeping():
+                check_copies(item, build)
+    with build.keeping():
+        check_connectors(build)
     split.resources()
     init, turn, session = split.blocks()
     split.measures()
@@ -257,8 +263,7 @@ def lower_split(
         client=True,
         places=build.all_places(),
     )
-    check(program, build)
-    return finish(program, settings)
+    return program, build, settings
 
 
 def _supply_tool(split: _Split) -> None:

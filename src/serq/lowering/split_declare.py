@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from serq.errors import Place, closest, fail
+from serq.ir.words import CALLED, KEYWORDS
 from serq.lowering.build import Build, Engine, Queue, Resource, Scope
 from serq.lowering.declarations import called_names, constant_scope
 from serq.lowering.expressions import constant
 from serq.lowering.pools import declare_size, read_capacity
 from serq.lowering.queues import ENTRY_PARAMETERS
-from serq.lowering.words import CALLED, KEYWORDS
 from serq.syntax import tree
 
 __all__ = ["Declared", "declare_items"]
@@ -206,22 +206,30 @@ def declare_items(items: Sequence[tree.Item], build: Build, declared: Declared, 
     for item in items:
         match item:
             case tree.StageDecl():
-                build.guard(lambda item=item: scene.stage(item))  # type: ignore[misc]
+                with build.keeping():
+                    scene.stage(item)
             case tree.DeviceDecl():
-                build.guard(lambda item=item: scene.device(item))  # type: ignore[misc]
+                with build.keeping():
+                    scene.device(item)
             case tree.EngineDecl():
-                build.guard(lambda item=item: scene.engine(item))  # type: ignore[misc]
+                with build.keeping():
+                    scene.engine(item)
             case tree.QueueDecl():
-                build.guard(lambda item=item: _queue(item, build, declared))  # type: ignore[misc]
+                with build.keeping():
+                    _queue(item, build, declared)
             case _:
                 pass
-    build.guard(scene.link_engines)
+    with build.keeping():
+        scene.link_engines()
     for item in items:
         if isinstance(item, tree.PoolDecl):
-            build.guard(lambda item=item: scene.pool(item))  # type: ignore[misc]
+            with build.keeping():
+                scene.pool(item)
         elif isinstance(item, tree.QueueDecl) and item.name in build.queues:
-            build.guard(lambda item=item: _queue_pools(build.queues[item.name]))  # type: ignore[misc]
-    build.guard(scene.check_capacities)
+            with build.keeping():
+                _queue_pools(build.queues[item.name])
+    with build.keeping():
+        scene.check_capacities()
 
 
 def _check_word(name: str, at: Place, words: frozenset[str]) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from serq.errors import SerqError, closest, fail
 from serq.lowering.build import Build, Engine
 from serq.lowering.split_declare import Declared
-from serq.lowering.statements import nested
 from serq.syntax import tree
+from serq.syntax.walk import nested
 
 __all__ = ["check_connectors", "check_copies", "check_stages", "one_server", "one_workload", "sent_fields"]
 

@@ -2,37 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from serq import ir
-from serq.errors import Place, closest, fail
-from serq.lowering.build import Amount, Macro, Resource, Scope, Value
+from serq.errors import closest, fail
+from serq.ir.fold import parts
+from serq.lowering.build import Macro, Scope, Value
 from serq.lowering.costs import spend
 from serq.lowering.expansion import check_size, inside
-from serq.lowering.expressions import expression_names, lower, lower_keys, lower_number
-from serq.lowering.fold import parts
-from serq.lowering.hold import lower_hold
-from serq.lowering.names import attribute_slot
-from serq.lowering.refs import find_resource, resolve
+from serq.lowering.expressions import expression_names, lower, lower_keys, lower_number, resolve
+from serq.lowering.hold import lower_hold, whole_amount
+from serq.lowering.names import assign, attribute_slot
+from serq.lowering.queues import call_entry
+from serq.lowering.refs import find_resource
+from serq.lowering.requests import lower_request
 from serq.lowering.runs import lower_run, lower_transfer
 from serq.syntax import tree
+from serq.syntax.walk import nested
 
-__all__ = ["assign", "lower_block", "lower_body", "nested", "whole_amount"]
-
-
-def nested(body: tree.Body) -> Iterator[tree.Statement]:
-    """Every statement of a body, outer ones first, in the order of the text."""
-    waiting = list(reversed(body))
-    while waiting:
-        one = waiting.pop()
-        yield one
-        match one:
-            case tree.HoldStatement() | tree.WhileStatement() | tree.ForkStatement():
-                waiting.extend(reversed(one.body))
-            case tree.IfStatement():
-                waiting.extend(reversed((*one.then, *one.otherwise)))
-            case _:
-                pass
+__all__ = ["lower_block", "lower_body"]
 
 
 def lower_block(body: tree.Body, scope: Scope) -> int:
@@ -44,7 +32,8 @@ def lower_body(body: tree.Body, scope: Scope) -> list[ir.Stmt]:
     """The statements a body becomes; a statement in error leaves nothing and the next one is still checked."""
     found: list[ir.Stmt] = []
     for statement in body:
-        scope.build.guard(lambda statement=statement: found.extend(_placed(statement, scope)))  # type: ignore[misc]
+        with scope.build.keeping():
+            found.extend(_placed(statement, scope))
     return found
 
 
@@ -87,28 +76,10 @@ def _statement(statement: tree.Statement, scope: Scope) -> Sequence[ir.Stmt]:
         case tree.CallStatement():
             return _call(statement, scope)
         case tree.EntryCall():
-            from serq.lowering.queues import call_entry
-
-            return call_entry(statement, scope)
+            return call_entry(statement, scope, lower_body)
 
 
 # --- assignments ------------------------------------------------------------------------------------------------------
-
-
-def assign(name: str, at: Place, scope: Scope) -> int:
-    """The slot a statement may assign under a name on this side."""
-    build = scope.build
-    if name == "serial":
-        raise fail("structure", "'serial' cannot be assigned", at, code="E-reserved-word")
-    if name in scope.names:
-        raise fail("call", f"{name!r} is a parameter of the definition and cannot be assigned", at)
-    if scope.side == "server" and name in build.params:
-        raise fail("cost", f"{name!r} is a size the client sends; the server cannot assign it", at)
-    if scope.side == "client" and name in build.sides["server"] and name not in build.sides["client"]:
-        raise fail("signature", f"{name!r} belongs to the server; the workload cannot assign it", at)
-    if scope.side == "server" and name in build.sides["client"]:
-        raise fail("signature", f"{name!r} belongs to the workload; the server cannot assign it", at)
-    return attribute_slot(name, scope)
 
 
 def _set(statement: tree.SetStatement, scope: Scope) -> Sequence[ir.Stmt]:
@@ -230,12 +201,6 @@ def _amount(statement: tree.AmountStatement, scope: Scope) -> Sequence[ir.Stmt]:
     return (ir.Shrink(ref, value.expr) if statement.word == "shrink" else ir.Load(ref, value.expr),)
 
 
-def whole_amount(expr: ir.Expr, pool: Resource, at: Place, scope: Scope) -> None:
-    """Ask for an amount of tokens to be whole (split edition)."""
-    if not scope.build.seed:
-        scope.build.amounts.append(Amount(expr, f"an amount of {pool.name!r}", at, pool))
-
-
 # --- definitions ------------------------------------------------------------------------------------------------------
 
 
@@ -246,8 +211,6 @@ def _call(statement: tree.CallStatement, scope: Scope) -> Sequence[ir.Stmt]:
         return _expand(statement, defs[name].decl, scope)
     engine = scope.queue.engine if scope.queue is not None and scope.queue.name == name else build.engines.get(name)
     if engine is not None and engine.decl is not None:
-        from serq.lowering.requests import lower_request
-
         return lower_request(statement, engine, scope)
     names = [*build.engines, *(key for key, found in defs.items() if found.decl.value is None)]
     raise fail("call", f"no definition or engine is called {name!r}", statement.at, hint=closest(name, names))

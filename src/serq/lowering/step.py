@@ -5,9 +5,8 @@ from __future__ import annotations
 from serq import ir
 from serq.errors import Place, fail
 from serq.lowering.build import Resource, Scope
-from serq.lowering.expressions import lower_keys, lower_number
+from serq.lowering.expressions import lower_keys, lower_number, resolve
 from serq.lowering.pools import member_of
-from serq.lowering.refs import resolve
 from serq.syntax import tree
 
 __all__ = ["DECODE_FIRST", "NOBODY_PREEMPTED", "check_budget", "link_memory", "lower_step"]

@@ -7,8 +7,8 @@ from serq.errors import Place, fail
 from serq.lowering.build import Scope
 from serq.lowering.expressions import constant, lower_number
 from serq.lowering.settings import Settings
-from serq.lowering.statements import nested
 from serq.syntax import tree
+from serq.syntax.walk import nested
 
 __all__ = ["lower_arrival", "lower_trace", "needs_tool"]
 

@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from serq.lowering.arithmetic import total
+from serq.ir.arithmetic import total
 
 if TYPE_CHECKING:
     from serq.sim.pools import PoolState

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from serq import ir
-from serq.lowering.arithmetic import FUNCTIONS, power
+from serq.ir.arithmetic import FUNCTIONS, power
 
 if TYPE_CHECKING:
     import numpy as np

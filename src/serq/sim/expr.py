@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from serq import ir
-from serq.lowering.arithmetic import FUNCTIONS, divide, power
-from serq.sim.context import Context, RunError
+from serq.errors import RunError
+from serq.ir.arithmetic import FUNCTIONS, divide, power
+from serq.sim.context import Context
 
 __all__ = ["ExprCompiler", "Function", "constant", "reads_live_state"]
 

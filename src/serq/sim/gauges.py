@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from serq.lowering.arithmetic import total
+from serq.ir.arithmetic import total
 from serq.sim.stats import BATCHES, KEPT, half_width
 
 __all__ = ["GaugeSeries"]

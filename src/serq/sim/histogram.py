@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
-from serq.lowering.arithmetic import total
+from serq.ir.arithmetic import total
 
 if TYPE_CHECKING:
     import numpy as np

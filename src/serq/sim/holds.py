@@ -6,9 +6,9 @@ import math
 from typing import TYPE_CHECKING
 
 from serq import ir
-from serq.lowering.arithmetic import total
+from serq.errors import RunError
+from serq.ir.arithmetic import total
 from serq.sim.chains import Chain, ChainTree, Reading
-from serq.sim.context import RunError
 from serq.sim.expr import Function, reads_live_state
 from serq.sim.pools import PoolState
 from serq.sim.sessions import CompiledHold, HoldFrame, Session

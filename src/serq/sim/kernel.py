@@ -11,9 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from serq import ir
-from serq.lowering.fold import parts
+from serq.errors import RunError
+from serq.ir.fold import parts
 from serq.sim.claims import Claims
-from serq.sim.context import Context, RunError
+from serq.sim.context import Context
 from serq.sim.engine.ahead import DecodeRuns
 from serq.sim.engine.stage import EngineStage
 from serq.sim.expr import ExprCompiler, Function

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from serq import ir
+from serq.errors import RunError
 from serq.sim.chains import ChainTree, Entry, Reading
-from serq.sim.context import RunError
 from serq.sim.expr import Function
 from serq.sim.stages import Job
 from serq.sim.stats import TimeAverage

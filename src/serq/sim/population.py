@@ -11,9 +11,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from serq import ir
-from serq.lowering.fold import parts
+from serq.errors import RunError
+from serq.ir.fold import parts
 from serq.sim.chacha import stream_seed
-from serq.sim.context import RunError
 from serq.sim.pools import PoolState
 from serq.sim.rng import Rng, StreamBank
 from serq.sim.samples import SampleList

@@ -6,7 +6,7 @@ import math
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
-from serq.lowering.arithmetic import total
+from serq.ir.arithmetic import total
 from serq.sim.chacha import block, blocks, seed_key, stream_blocks
 
 if TYPE_CHECKING:

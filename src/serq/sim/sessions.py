@@ -14,9 +14,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from serq import ir
-from serq.errors import Place
-from serq.lowering.arithmetic import total
-from serq.sim.context import RunError
+from serq.errors import Place, RunError
+from serq.ir.arithmetic import total
 from serq.sim.expr import Function
 
 if TYPE_CHECKING:

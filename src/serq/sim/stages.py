@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from serq import ir
-from serq.lowering.arithmetic import total
-from serq.sim.context import RunError
+from serq.errors import RunError
+from serq.ir.arithmetic import total
 from serq.sim.stats import TimeAverage
 
 if TYPE_CHECKING:

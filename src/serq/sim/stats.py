@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from serq.lowering.arithmetic import total
+from serq.ir.arithmetic import total
 
 if TYPE_CHECKING:
     import numpy as np

@@ -8,7 +8,6 @@ from importlib import resources
 from pathlib import Path
 
 from tensor_cast.errors import DataFileError, UnknownNameError, nearest
-from tensor_cast.leaf import Shape
 
 __all__ = ["DeviceProfile", "device_names", "device_profile"]
 
@@ -22,7 +21,7 @@ class DeviceProfile:
     """
 
     name: str
-    comm_grid: Shape = ()
+    comm_grid: tuple[int, ...] = ()
     tiers: tuple[int, ...] = ()
     source: str = ""
 
@@ -36,7 +35,7 @@ class DeviceProfile:
                 return max((tier for tier in self.tiers if tier <= level), default=None)
         return max(self.tiers)
 
-    def _coordinate(self, rank: int) -> Shape:
+    def _coordinate(self, rank: int) -> tuple[int, ...]:
         digits = []
         for size in reversed(self.comm_grid[1:]):
             rank, digit = divmod(rank, size)
@@ -53,7 +52,7 @@ def device_names() -> tuple[str, ...]:
 @cache
 def device_profile(name: str) -> DeviceProfile:
     """The profile called `name`.  Raises UnknownNameError listing the known ones."""
-    from tensor_cast.safe_yaml import load_yaml
+    from tensor_cast.files.located_yaml import load_yaml
 
     if name not in device_names():
         known = device_names()

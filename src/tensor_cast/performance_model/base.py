@@ -5,17 +5,27 @@ One `OperatorTime` per operator call, one `LeafTime` per leaf it runs as.  Laten
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any, Final, Protocol, runtime_checkable
 
-from tensor_cast.leaf import LeafOp
-from tensor_cast.performance_model.decomposition import NotDecomposable
-from tensor_cast.performance_model.metrics import summed, weighted_confidence
+from tensor_cast.operators.composites import NotDecomposable
+from tensor_cast.operators.leaf import LeafOp
 from tensor_cast.performance_model.profiling_database.data_source import Miss, QueryResult
 
-__all__ = ["LeafTime", "OperatorTime", "PerformanceModel", "TimeSource"]
+__all__ = [
+    "LeafTime",
+    "OperatorTime",
+    "PerformanceModel",
+    "TimeSource",
+    "calls_by_source",
+    "microseconds_by_source",
+    "summed",
+    "weighted_confidence",
+]
 
 _SHOWN_TENSORS: Final = 3
 
@@ -146,3 +156,34 @@ class PerformanceModel(Protocol):
     def estimate(self, leaf: LeafOp) -> OperatorTime:
         """The time of one call; a model that does not know answers with a MISS and its reason, never with zero."""
         ...
+
+
+def summed(parts: Iterable[tuple[LeafTime, int]]) -> float:
+    """Microseconds, correctly rounded and independent of order."""
+    return math.fsum(part.latency_us * count for part, count in parts if part.latency_us is not None)
+
+
+def microseconds_by_source(parts: Iterable[tuple[LeafTime, int]]) -> Mapping[TimeSource, float]:
+    """Microseconds of each source that has a time, in order of first appearance."""
+    found: dict[TimeSource, list[tuple[LeafTime, int]]] = {}
+    for part, count in parts:
+        if part.latency_us is not None:
+            found.setdefault(part.source, []).append((part, count))
+    return MappingProxyType({source: summed(items) for source, items in found.items()})
+
+
+def calls_by_source(parts: Iterable[tuple[LeafTime, int]]) -> Mapping[TimeSource, int]:
+    """Leaf calls of each source, misses included."""
+    found: dict[TimeSource, int] = {}
+    for part, count in parts:
+        found[part.source] = found.get(part.source, 0) + count
+    return MappingProxyType(found)
+
+
+def weighted_confidence(parts: Iterable[tuple[LeafTime, int]]) -> float:
+    """Mean confidence weighted by latency; the least one where all latencies are zero, 0 where there are none."""
+    known = [(part.confidence, part.latency_us * count) for part, count in parts if part.latency_us is not None]
+    total = math.fsum(weight for _, weight in known)
+    if total > 0 and len({confidence for confidence, _ in known}) > 1:
+        return math.fsum(confidence * weight for confidence, weight in known) / total
+    return min((confidence for confidence, _ in known), default=0.0)

@@ -10,10 +10,11 @@ from dataclasses import replace
 from typing import Final, Protocol, runtime_checkable
 
 from tensor_cast.errors import InvalidValueError
-from tensor_cast.leaf import LeafOp
+from tensor_cast.operators.composites import NotDecomposable, canonical_leaf, canonical_leaves
+from tensor_cast.operators.leaf import LeafOp
+from tensor_cast.operators.records import OperatorRecord, as_leaf
 from tensor_cast.parallel import ParallelConfig
 from tensor_cast.performance_model.base import LeafTime, OperatorTime, PerformanceModel, TimeSource
-from tensor_cast.performance_model.decomposition import NotDecomposable, canonical_leaf, canonical_leaves
 from tensor_cast.performance_model.forward_time import CountedTime, ForwardTime
 from tensor_cast.performance_model.profiling_database.data_source import (
     DataSourcePerformanceModel,
@@ -22,7 +23,6 @@ from tensor_cast.performance_model.profiling_database.data_source import (
     QuerySource,
 )
 from tensor_cast.performance_model.profiling_database.database import ProfilingDatabase
-from tensor_cast.records import OperatorRecord, as_leaf
 
 __all__ = ["EmpiricalModel"]
 

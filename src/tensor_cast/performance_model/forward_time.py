@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tensor_cast.performance_model.base import LeafTime, OperatorTime, TimeSource
-from tensor_cast.performance_model.metrics import (
+from tensor_cast.performance_model.base import (
+    LeafTime,
+    OperatorTime,
+    TimeSource,
     calls_by_source,
     microseconds_by_source,
     summed,

@@ -121,7 +121,8 @@ def test_a_slice_is_triangulated_once(tmp_path: Path) -> None:
     assert table is not None
     entry = wrapper.base.entry(mm(1, 1, 1))
     assert entry is not None
-    from tensor_cast.performance_model.profiling_database.paths import OperatorPath, path_for
+    from tensor_cast.performance_model.profiling_database.dispatch import path_for
+    from tensor_cast.performance_model.profiling_database.paths.path import OperatorPath
 
     path = path_for(entry)
     assert isinstance(path, OperatorPath)

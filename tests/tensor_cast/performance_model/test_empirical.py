@@ -14,10 +14,10 @@ from composites import indexer, latent
 from support import mm, row, source, write_database
 from tensor_cast import LeafOp, Miss, QueryResult, QuerySource, Requests
 from tensor_cast.errors import InvalidValueError
+from tensor_cast.operators.records import OperatorRecord, as_leaf
 from tensor_cast.performance_model.base import LeafTime, OperatorTime, PerformanceModel, TimeSource
 from tensor_cast.performance_model.empirical import EmpiricalModel
 from tensor_cast.performance_model.profiling_database.data_source import DataSourcePerformanceModel, MissReason
-from tensor_cast.records import OperatorRecord, as_leaf
 
 MLA = "multihead_latent_attention"
 DECODE = Requests((1, 1), (500, 500))

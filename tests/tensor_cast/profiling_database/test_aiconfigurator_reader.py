@@ -12,15 +12,15 @@ import pytest
 
 from tensor_cast import InterpolatingDataSource, LeafOp, Miss, ProfilingDataSource, QueryResult
 from tensor_cast.errors import DataFileError, InvalidValueError, UnknownNameError
-from tensor_cast.performance_model.profiling_database.database import ProfilingDatabase
-from tensor_cast.performance_model.profiling_database.kernel_table import ColumnTable
-from tensor_cast.performance_model.profiling_database.op_mapping import load_op_mapping
-from tensor_cast.performance_model.profiling_database.readers import aiconfigurator
-from tensor_cast.performance_model.profiling_database.readers.aiconfigurator import (
+from tensor_cast.performance_model.profiling_database.catalogue import open_database
+from tensor_cast.performance_model.profiling_database.columns import aiconfigurator
+from tensor_cast.performance_model.profiling_database.columns.aiconfigurator import (
     GpuTables,
     find_gpu_databases,
-    open_gpu_database,
 )
+from tensor_cast.performance_model.profiling_database.database import ProfilingDatabase
+from tensor_cast.performance_model.profiling_database.mapping.op_mapping import load_op_mapping
+from tensor_cast.performance_model.profiling_database.tables.kernel_table import ColumnTable
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 pq = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
@@ -75,7 +75,7 @@ def attention(**changes: list[Any]) -> dict[str, list[Any]]:
 
 
 def open_tables(root: Path) -> ProfilingDatabase:
-    return open_gpu_database("gpu1/vllm/1.0", root)
+    return open_database(f"{root}::gpu1/vllm/1.0")
 
 
 def loaded(root: Path, kernel: str) -> ColumnTable:
@@ -384,11 +384,11 @@ def test_an_unknown_rule_is_an_error_with_the_nearest(tmp_path: Path) -> None:
 def test_an_unknown_name_gets_the_nearest_spelling(tmp_path: Path) -> None:
     write(tmp_path, "gemm/gemm_perf", gemm())
     with pytest.raises(UnknownNameError, match=r"no framework 'vlm' of gpu1 .did you mean 'vllm'.."):
-        open_gpu_database("gpu1/vlm/1.0", tmp_path)
+        open_database(f"{tmp_path}::gpu1/vlm/1.0")
     with pytest.raises(UnknownNameError, match=r"known: gpu1"):
-        open_gpu_database("../x/y", tmp_path)
+        open_database(f"{tmp_path}::../x/y")
     with pytest.raises(InvalidValueError, match="is not a folder"):
-        open_gpu_database("gpu1/vllm/1.0", tmp_path / "absent")
+        open_database(f"{tmp_path}/absent::gpu1/vllm/1.0")
 
 
 def test_empty_folders_are_no_databases(tmp_path: Path) -> None:
@@ -414,7 +414,7 @@ def test_the_package_is_found_without_importing_it(monkeypatch: pytest.MonkeyPat
     monkeypatch.delitem(sys.modules, "aiconfigurator_core", raising=False)
     importlib.invalidate_caches()
     assert [str(name) for name in find_gpu_databases(None)] == ["gpu1/vllm/1.0"]
-    assert open_gpu_database("gpu1/vllm/1.0", None).table("QuantMatmul") is not None
+    assert open_database("gpu1/vllm/1.0").table("QuantMatmul") is not None
 
 
 SHIPPED = sorted((Path(aiconfigurator.__file__).parent.parent / "data").glob("*/*/*/op_mapping.yaml"))

@@ -11,10 +11,10 @@ from support import row, write_table
 from tensor_cast import TensorSpec
 from tensor_cast.errors import DataFileError
 from tensor_cast.performance_model.profiling_database.exact.attention import integer_cell
-from tensor_cast.performance_model.profiling_database.kernel_table import LABELS, TensorTable
-from tensor_cast.performance_model.profiling_database.readers.ascend_csv import WHOLE_COLUMNS, read_tensor_table
-from tensor_cast.performance_model.profiling_database.readers.communication_csv import read_communication_table
-from tensor_cast.performance_model.profiling_database.shapes import (
+from tensor_cast.performance_model.profiling_database.tables.ascend_csv import WHOLE_COLUMNS, read_tensor_table
+from tensor_cast.performance_model.profiling_database.tables.communication_csv import read_communication_table
+from tensor_cast.performance_model.profiling_database.tables.kernel_table import LABELS, TensorTable
+from tensor_cast.performance_model.profiling_database.tables.shapes import (
     ShapeTextError,
     parse_shape_slots,
     split_slots,

@@ -15,11 +15,11 @@ from specialized_rows import sparse_row as selected_row
 from support import attention, hit, mm, row, source, write_database
 from tensor_cast import InterpolatingDataSource, LeafOp, ProfilingDataSource, QueryResult, QuerySource, Requests
 from tensor_cast.performance_model.profiling_database.data_source import MissReason
+from tensor_cast.performance_model.profiling_database.geometry.points import PointSet
 from tensor_cast.performance_model.profiling_database.interpolation_index import CandidateGroup
-from tensor_cast.performance_model.profiling_database.op_mapping import OperatorEntry
+from tensor_cast.performance_model.profiling_database.mapping.op_mapping import OperatorEntry
 from tensor_cast.performance_model.profiling_database.paths.dense_attention import DenseAttentionPath
 from tensor_cast.performance_model.profiling_database.paths.path import Target
-from tensor_cast.performance_model.profiling_database.points import PointSet
 
 FIA, FIA_OP = "FusedInferAttentionScore", "tensor_cast.attention.default"
 FIA_ENTRY = {FIA_OP: {"kernel_type": FIA, "query_mode": "attention_special"}}

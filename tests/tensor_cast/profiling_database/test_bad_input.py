@@ -13,8 +13,8 @@ import pytest
 from support import base_source, mm, row, source, write_database
 from tensor_cast import InterpolatingDataSource, LeafOp, Miss, ProfilingDataSource
 from tensor_cast.errors import DataFileError, InvalidValueError
-from tensor_cast.performance_model.profiling_database.readers import text_source
-from tensor_cast.performance_model.profiling_database.readers.text_source import TextLines
+from tensor_cast.files import text as text_source
+from tensor_cast.files.text import TextLines
 from two_products import BF16, BMM, HEADER, LFS, LINE, MM, code, latency, with_file
 
 # --- files that cannot be used at all ---------------------------------------------------------------------------------

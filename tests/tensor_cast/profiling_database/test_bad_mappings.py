@@ -10,8 +10,8 @@ import pytest
 from support import base_source, mm, row, source, write_database, write_table
 from tensor_cast import open_database
 from tensor_cast.errors import CastqError, DataFileError
-from tensor_cast.performance_model.profiling_database.column_facts import FAMILIES
-from tensor_cast.performance_model.profiling_database.op_mapping import (
+from tensor_cast.performance_model.profiling_database.columns.facts import FAMILIES
+from tensor_cast.performance_model.profiling_database.mapping.op_mapping import (
     FACT_FAMILIES,
     OpMapping,
     load_op_mapping,

@@ -8,11 +8,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from tensor_cast.performance_model.profiling_database.geometry.points import PointSet
+from tensor_cast.performance_model.profiling_database.geometry.slice_values import _many
+from tensor_cast.performance_model.profiling_database.geometry.slices import ALL_POINTS, Found, Method
 from tensor_cast.performance_model.profiling_database.interpolation_index import CandidateGroup
 from tensor_cast.performance_model.profiling_database.interpolation_math import SimplexField, SimplexHit
-from tensor_cast.performance_model.profiling_database.points import PointSet
-from tensor_cast.performance_model.profiling_database.slice_values import _many
-from tensor_cast.performance_model.profiling_database.slices import ALL_POINTS, Found, Method
 
 AXES = ("M", "K", "N")
 BLEND = Method(multi_axis="bracket_blend")

@@ -11,15 +11,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from support import mm, row, source, write_database
-from tensor_cast.performance_model.profiling_database.kernel_table import LoadReport, TensorTable
-from tensor_cast.performance_model.profiling_database.readers import csv_file, text_source
-from tensor_cast.performance_model.profiling_database.readers.ascend_csv import (
+from tensor_cast.files import text as text_source
+from tensor_cast.files.text import MAX_LINE_BYTES, TextLines
+from tensor_cast.performance_model.profiling_database.tables import csv_file
+from tensor_cast.performance_model.profiling_database.tables.ascend_csv import (
     _TensorRows,
     parse_latency,
     read_latencies,
     read_tensor_table,
 )
-from tensor_cast.performance_model.profiling_database.readers.text_source import MAX_LINE_BYTES, TextLines
+from tensor_cast.performance_model.profiling_database.tables.kernel_table import LoadReport, TensorTable
 
 HEADER = ["Input Shapes", "Input Data Types", "Input Formats", "Output Shapes", "Output Data Types"]
 HEADER += ["Average Duration(us)", "Profiling Average Duration(us)", "Type", "Runtime topk", "EP Size"]

@@ -29,9 +29,9 @@ from column_leaves import (
     tensors,
 )
 from tensor_cast.errors import InvalidValueError, UnknownNameError
-from tensor_cast.leaf import LeafOp
-from tensor_cast.performance_model.profiling_database.column_facts import describe
-from tensor_cast.performance_model.profiling_database.op_mapping import OperatorEntry
+from tensor_cast.operators.leaf import LeafOp
+from tensor_cast.performance_model.profiling_database.columns.facts import describe
+from tensor_cast.performance_model.profiling_database.mapping.op_mapping import OperatorEntry
 
 
 @pytest.mark.parametrize("x", [[64, 32], [1, 64, 32], [2, 32, 32]])

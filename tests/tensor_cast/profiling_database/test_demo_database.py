@@ -10,15 +10,16 @@ from pathlib import Path
 
 import pytest
 
+from tensor_cast.demo import DemoReport, write_demo_database, writer
+from tensor_cast.demo.rows import roofline_us
 from tensor_cast.errors import CastqError, InvalidValueError, WriteError
 from tensor_cast.files.staging import locked
-from tensor_cast.performance_model.profiling_database import op_mapping
-from tensor_cast.performance_model.profiling_database.database import ProfilingDatabase, open_database
-from tensor_cast.performance_model.profiling_database.demo import DemoReport, write_demo_database, writer
-from tensor_cast.performance_model.profiling_database.demo.rows import roofline_us
-from tensor_cast.performance_model.profiling_database.kernel_table import TensorTable
-from tensor_cast.performance_model.profiling_database.op_mapping import load_op_mapping
-from tensor_cast.performance_model.profiling_database.shapes import parse_shape_slots
+from tensor_cast.performance_model.profiling_database.catalogue import open_database
+from tensor_cast.performance_model.profiling_database.database import ProfilingDatabase
+from tensor_cast.performance_model.profiling_database.mapping import op_mapping
+from tensor_cast.performance_model.profiling_database.mapping.op_mapping import load_op_mapping
+from tensor_cast.performance_model.profiling_database.tables.kernel_table import TensorTable
+from tensor_cast.performance_model.profiling_database.tables.shapes import parse_shape_slots
 
 ALL = ("0.13", "0.15", "0.18")
 
@@ -162,7 +163,7 @@ def test_noise_stays_within_three_deviations(tmp_path, exact):
 def test_mapping_is_the_shipped_one_marked_synthetic(exact):
     for version in ALL:
         folder = _folder(exact, version)
-        shipped = Path(op_mapping.__file__).parent / "data" / Path(*folder.parts[-3:])
+        shipped = op_mapping.SHIPPED_MAPPINGS / Path(*folder.parts[-3:])
         written, original = load_op_mapping(folder / "op_mapping.yaml"), load_op_mapping(shipped / "op_mapping.yaml")
         assert dict(written.operators) == dict(original.operators)
         assert (written.synthetic, original.synthetic) == (True, False)
@@ -243,7 +244,7 @@ def test_a_failure_half_way_leaves_nothing_behind(tmp_path, monkeypatch):
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from tensor_cast.performance_model.profiling_database.demo import write_demo_database
+from tensor_cast.demo import write_demo_database
 os.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 write_demo_database(Path(sys.argv[1]))
 """

@@ -6,12 +6,12 @@ from pathlib import Path
 
 from support import mm, row, write_database
 from tensor_cast import InterpolatingDataSource, LeafOp, ProfilingDataSource, QueryResult, QuerySource
+from tensor_cast.operators.records import OperatorRecord
 from tensor_cast.performance_model.profiling_database import (
     DataSourcePerformanceModel,
     MissReason,
     profiling_data_source,
 )
-from tensor_cast.records import OperatorRecord
 
 
 def test_tiles_and_tiers() -> None:

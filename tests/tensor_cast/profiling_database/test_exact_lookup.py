@@ -15,7 +15,7 @@ from tensor_cast.performance_model.profiling_database.exact.matching import (
     combine_rules,
     match_input,
 )
-from tensor_cast.performance_model.profiling_database.shapes import is_padded, restore_nd, strip_leading_one
+from tensor_cast.performance_model.profiling_database.tables.shapes import is_padded, restore_nd, strip_leading_one
 
 MM = {"aten.mm.default": {"kernel_type": "MatMulV2"}}
 BF16 = "DT_BF16;DT_BF16"

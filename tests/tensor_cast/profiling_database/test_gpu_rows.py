@@ -11,12 +11,13 @@ import pytest
 
 from column_leaves import REAL, REAL_ROWS
 from tensor_cast import ProfilingDataSource, QueryResult
-from tensor_cast.leaf import LeafOp, TensorSpec
-from tensor_cast.performance_model.profiling_database.kernel_table import ColumnTable
-from tensor_cast.performance_model.profiling_database.readers.aiconfigurator import (
+from tensor_cast.operators.leaf import LeafOp
+from tensor_cast.operators.tensor import TensorSpec
+from tensor_cast.performance_model.profiling_database.catalogue import open_database
+from tensor_cast.performance_model.profiling_database.columns.aiconfigurator import (
     find_gpu_databases,
-    open_gpu_database,
 )
+from tensor_cast.performance_model.profiling_database.tables.kernel_table import ColumnTable
 
 pq = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
 pytestmark = pytest.mark.skipif(
@@ -28,7 +29,7 @@ IDS = [f"{kernel}-{database}" for database, _, kernel, _, _ in REAL_ROWS]
 
 @cache
 def source(database: str) -> ProfilingDataSource:
-    return ProfilingDataSource(open_gpu_database(database, REAL))
+    return ProfilingDataSource(open_database(f"{REAL}::{database}"))
 
 
 @pytest.mark.parametrize(("database", "op", "kernel", "row", "latency_ms"), REAL_ROWS, ids=IDS)
@@ -129,7 +130,7 @@ def test_a_scalar_in_place_of_a_tensor_is_a_miss() -> None:
 
 
 def test_real_products_keep_their_grid() -> None:
-    database = open_gpu_database("h200_sxm/vllm/0.24.0", REAL)
+    database = open_database(f"{REAL}::h200_sxm/vllm/0.24.0")
     table = database.table("QuantMatmul")
     assert isinstance(table, ColumnTable)
     report = database.report("QuantMatmul")
@@ -145,7 +146,7 @@ def test_real_products_keep_their_grid() -> None:
 
 def test_real_repeats_are_merged_or_marked() -> None:
     """h200_sxm/vllm/0.19.0 holds two releases in one file: 4 455 coordinates were measured twice."""
-    database = open_gpu_database("h200_sxm/vllm/0.19.0", REAL)
+    database = open_database(f"{REAL}::h200_sxm/vllm/0.19.0")
     table = database.table("FusedExperts")
     assert isinstance(table, ColumnTable)
     report = database.report("FusedExperts")
@@ -155,7 +156,7 @@ def test_real_repeats_are_merged_or_marked() -> None:
 
 
 def test_real_differences_of_zero_still_sum() -> None:
-    database = open_gpu_database("h200_sxm/sglang/0.5.14", REAL)
+    database = open_database(f"{REAL}::h200_sxm/sglang/0.5.14")
     table = database.table("DynamicQuant")
     assert isinstance(table, ColumnTable)
     assert len(table) == 1628

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tensor_cast.performance_model.profiling_database.data_source import MissReason
+from tensor_cast.performance_model.profiling_database.geometry.points import PointSet, freeze
+from tensor_cast.performance_model.profiling_database.geometry.slices import Found, Method, Pick
 from tensor_cast.performance_model.profiling_database.interpolation_index import CandidateGroup, CandidateIndex
-from tensor_cast.performance_model.profiling_database.points import PointSet, freeze
-from tensor_cast.performance_model.profiling_database.slices import Found, Method, Pick
 
 GROUPS = (("x",), ("y",), ("x", "y"))
 

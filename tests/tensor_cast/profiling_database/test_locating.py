@@ -10,7 +10,7 @@ import pytest
 from support import mm, row, write_database
 from tensor_cast import ProfilingDataSource, QueryResult, open_database
 from tensor_cast.errors import InvalidValueError, UnknownNameError
-from tensor_cast.performance_model.profiling_database.database import find_databases
+from tensor_cast.performance_model.profiling_database.catalogue import find_databases
 from two_products import BF16
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")

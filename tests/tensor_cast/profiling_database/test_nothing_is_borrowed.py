@@ -23,10 +23,10 @@ from tensor_cast import (
     Requests,
     TensorSpec,
 )
-from tensor_cast.performance_model.profiling_database import op_mapping
-from tensor_cast.performance_model.profiling_database.demo.writer import DEVICE, FRAMEWORK, VERSIONS
+from tensor_cast.demo.writer import DEVICE, FRAMEWORK, VERSIONS
 from tensor_cast.performance_model.profiling_database.exact.low_precision import PRODUCTS, weight_forms
-from tensor_cast.performance_model.profiling_database.op_mapping import load_op_mapping
+from tensor_cast.performance_model.profiling_database.mapping import op_mapping
+from tensor_cast.performance_model.profiling_database.mapping.op_mapping import load_op_mapping
 
 GMM, FUSED, QBMM = "GroupedMatmul", "GroupedMatmulSwigluQuant", "QuantBatchMatmulV3"
 # operator -> dtypes of a call, dtypes of its rows
@@ -177,7 +177,7 @@ def test_stored_weights_are_read_back(half_k: int, n: int, packed: bool, turned:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_no_shipped_operator_of_another_precision_meets_int8_rows(tmp_path: Path, version: str) -> None:
-    data = Path(op_mapping.__file__).parent / "data" / DEVICE / FRAMEWORK / VERSIONS[version] / "op_mapping.yaml"
+    data = op_mapping.SHIPPED_MAPPINGS / DEVICE / FRAMEWORK / VERSIONS[version] / "op_mapping.yaml"
     mapping = load_op_mapping(data)
     wanted = [name for name in PRODUCTS if name in mapping.operators and not mapping.operators[name].composite]
     assert len(wanted) == 12

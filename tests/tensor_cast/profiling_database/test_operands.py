@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 from column_leaves import EXPERTS, FP8, INT4, MM, NVFP4, PACKED, code, experts, facts, leaf, operands, shipped, tensors
 from tensor_cast.errors import InvalidValueError
-from tensor_cast.leaf import LeafOp, Requests, TensorSpec
-from tensor_cast.performance_model.profiling_database.column_facts import ColumnFacts, describe
+from tensor_cast.operators.leaf import LeafOp, Requests
+from tensor_cast.operators.signatures import signature
+from tensor_cast.operators.tensor import TensorSpec
+from tensor_cast.performance_model.profiling_database.columns.facts import ColumnFacts, describe
 from tensor_cast.performance_model.profiling_database.data_source import Miss
-from tensor_cast.performance_model.profiling_database.op_mapping import OperatorEntry
-from tensor_cast.signatures import signature
+from tensor_cast.performance_model.profiling_database.mapping.op_mapping import OperatorEntry
 
 
 # K is 64 in every case: x of a packed dtype is 32 wide

@@ -10,10 +10,11 @@ import pytest
 from support import mm, row, write_table
 from tensor_cast import InterpolatingDataSource, LeafOp, Miss, ProfilingDataSource, QueryResult
 from tensor_cast.errors import DataFileError, InvalidValueError
-from tensor_cast.performance_model.profiling_database.database import ProfilingDatabase, open_database
-from tensor_cast.performance_model.profiling_database.kernel_table import ColumnTable
-from tensor_cast.performance_model.profiling_database.op_mapping import load_op_mapping
-from tensor_cast.performance_model.profiling_database.readers.column_tables import ReadOptions
+from tensor_cast.performance_model.profiling_database.catalogue import open_database
+from tensor_cast.performance_model.profiling_database.columns.column_tables import ReadOptions
+from tensor_cast.performance_model.profiling_database.database import ProfilingDatabase
+from tensor_cast.performance_model.profiling_database.mapping.op_mapping import load_op_mapping
+from tensor_cast.performance_model.profiling_database.tables.kernel_table import ColumnTable
 from two_products import BF16
 
 MAPPING = """

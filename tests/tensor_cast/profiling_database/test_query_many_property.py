@@ -11,72 +11,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from castq.rfc_rows import load_rows
-from support import attention, mm, row, write_database
-from sweeps import Subject, differences, subject
-from tensor_cast import LeafOp, Requests, TensorSpec
+from castq.rfc.rows import load_rows
+from support import mm, row, write_database
+from sweeps import ASCEND_LEAVES, GPU_LEAVES, Subject, differences, subject
+from tensor_cast.demo import write_demo_database
 from tensor_cast.performance_model.profiling_database import open_database
-from tensor_cast.performance_model.profiling_database.demo import write_demo_database
 
-BF16 = "bf16"
 GPU = ("h200_sxm/vllm/0.24.0", "b200_sxm/trtllm/1.3.0rc20", "gb300/sglang/0.5.10")
-ONE = TensorSpec((4096, 4096), "bfloat16")
-
-
-def leaf(name: str, shapes: list[tuple[int, ...]], output: tuple[int, ...] = (), **more: Any) -> LeafOp:
-    outputs = [(output, BF16)] if output else []
-    return LeafOp.build(name, [(shape, BF16) for shape in shapes], outputs, **more)
-
-
-def with_requests(name: str, shapes: list[tuple[int, ...]], requests: Requests, **attrs: Any) -> LeafOp:
-    return leaf(name, shapes, shapes[0], requests=requests, attrs=attrs)
-
-
-ASCEND_LEAVES = (
-    mm(64, 5120, 768),
-    leaf("aten.mm.default", [(64, 5120), (768, 5120)]),
-    LeafOp("aten.mm.default", (ONE, ONE)),
-    leaf("aten.bmm.default", [(16, 64, 512), (16, 512, 128)], (16, 64, 128)),
-    leaf("aten.bmm.default", [(1, 64, 512), (1, 512, 128)], (1, 64, 128)),
-    leaf("tensor_cast.swiglu.default", [(64, 4096), (64, 4096)], (64, 4096)),
-    leaf("tensor_cast.swiglu.default", [(1, 64, 4096), (1, 64, 4096)], (1, 64, 4096)),
-    leaf("tensor_cast.rms_norm.default", [(2, 32, 5120), (5120,)], (2, 32, 5120)),
-    leaf("tensor_cast.add_rms_norm.default", [(64, 5120), (64, 5120), (5120,)], (64, 5120)),
-    leaf("tensor_cast.quantize.default", [(2, 32, 7168), (7168,), (7168,)], (2, 32, 7168)),
-    leaf("tensor_cast.apply_rope.default", [(1, 32, 64, 128), (1, 8, 64, 128), (1, 64, 128), (1, 64, 128)]),
-    attention(16, 32, 128, [1024] * 16, query_lens=[1] * 16),
-    attention(16, 32, 128, [1024] * 16, kv_heads=8, query_shape=(16, 32, 128)),
-    attention(16, 32, 128, [1024] * 16, query_shape=(16, 32, 1, 128)),
-    attention(64, 32, 128, [64], query_lens=[64], kv_heads=8),
-)
-GPU_LEAVES = (
-    mm(64, 4096, 4096),
-    leaf("aten.mm.default", [(2, 32, 4096), (1024, 4096)], (2, 32, 1024)),
-    with_requests(
-        "tensor_cast.attention.default",
-        [(8, 4096), (64, 128, 8, 128), (64, 128, 8, 128)],
-        Requests((1,) * 8, (2048,) * 8),
-    ),
-    with_requests(
-        "tensor_cast.attention.default",
-        [(4, 32, 1024, 128), (64, 128, 32, 128), (64, 128, 32, 128)],
-        Requests((1024,) * 4, (1024,) * 4),
-    ),
-    with_requests(
-        "tensor_cast.multihead_latent_attention.default",
-        [(8, 128, 576), (64, 64, 576)],
-        Requests((1,) * 8, (2048,) * 8),
-    ),
-    leaf("tensor_cast.latent_bmm.default", [(128, 64, 128), (128, 128, 512)], (128, 64, 512), attrs={"stage": "pre"}),
-    with_requests(
-        "tensor_cast.latent_attention_block.default",
-        [(8, 7168), (64, 64, 576)],
-        Requests((1,) * 8, (2048,) * 8),
-        num_heads=128,
-        model="deepseek-ai/DeepSeek-V3",
-        gemm_type="bfloat16",
-    ),
-)
 
 
 @pytest.fixture(scope="session")

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tensor_cast import TensorSpec
-from tensor_cast.performance_model.profiling_database.key_index import KeyIndex
-from tensor_cast.performance_model.profiling_database.slot_rows import SlotRows, Slots
-from tensor_cast.performance_model.profiling_database.tensor_columns import Coded, by_width
+from tensor_cast.performance_model.profiling_database.tables.key_index import KeyIndex
+from tensor_cast.performance_model.profiling_database.tables.slot_rows import SlotRows, Slots
+from tensor_cast.performance_model.profiling_database.tables.tensor_columns import Coded, by_width
 
 SPECS = [TensorSpec((n, 8), dtype) for n in (1, 2, 3) for dtype in ("INT8", "DT_BF16")]
 PARTS = st.one_of(st.integers(0, 3), st.tuples(st.integers(0, 2), st.integers(0, 2)), st.sampled_from(["a", "b"]))

@@ -9,9 +9,9 @@ import pytest
 
 from support import hit, miss, row, source, write_table
 from tensor_cast import LeafOp
-from tensor_cast.performance_model.profiling_database import op_mapping
+from tensor_cast.performance_model.profiling_database.mapping import op_mapping
 
-SHIPPED = Path(op_mapping.__file__).parent / "data/ATLAS_800_A3_752T_128G_DIE/vllm_ascend"
+SHIPPED = op_mapping.SHIPPED_MAPPINGS / "ATLAS_800_A3_752T_128G_DIE/vllm_ascend"
 VERSIONS = sorted(path.name for path in SHIPPED.iterdir())
 OPERATOR = "tensor_cast.kv_rmsnorm_rope_cache.default"
 

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from column_leaves import REAL, REAL_ROWS
 from tensor_cast import InterpolatingDataSource, ProfilingDataSource
-from tensor_cast.performance_model.profiling_database.database import open_database
-from tensor_cast.performance_model.profiling_database.kernel_table import ColumnTable
-from tensor_cast.performance_model.profiling_database.readers import table_cache
-from tensor_cast.performance_model.profiling_database.readers.column_tables import ReadOptions
+from tensor_cast.performance_model.profiling_database.catalogue import open_database
+from tensor_cast.performance_model.profiling_database.columns import table_cache
+from tensor_cast.performance_model.profiling_database.columns.column_tables import ReadOptions
+from tensor_cast.performance_model.profiling_database.tables.kernel_table import ColumnTable
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 pq = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tensor_cast.errors import DataFileError
-from tensor_cast.performance_model.profiling_database.op_mapping import load_op_mapping
-from tensor_cast.performance_model.profiling_database.table_layout import TableLayout
+from tensor_cast.performance_model.profiling_database.mapping.op_mapping import load_op_mapping
+from tensor_cast.performance_model.profiling_database.mapping.table_layout import TableLayout
 
 LEAST = "tables:\n  K:\n    files: [a/b]\n    axes: {M: m}\n"
 

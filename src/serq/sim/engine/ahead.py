@@ -17,8 +17,8 @@ from heapq import heapreplace
 from typing import TYPE_CHECKING, Final
 
 from serq import ir
-from serq.lowering.fold import parts
-from serq.sim.context import RunError
+from serq.errors import RunError
+from serq.ir.fold import parts
 from serq.sim.engine.leap import Leap, adds_and_multiplies, leapable, worth_a_leap
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from serq import ir
-from serq.lowering.arithmetic import total
-from serq.lowering.fold import parts
+from serq.ir.arithmetic import total
+from serq.ir.fold import parts
 from serq.sim.columns import Columns
 
 if TYPE_CHECKING:

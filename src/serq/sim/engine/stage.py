@@ -7,8 +7,8 @@ from bisect import insort
 from typing import TYPE_CHECKING, Any
 
 from serq import ir
-from serq.lowering.arithmetic import total
-from serq.sim.context import RunError
+from serq.errors import RunError
+from serq.ir.arithmetic import total
 from serq.sim.engine.figures import EngineFigures
 from serq.sim.engine.words import EngineWords
 from serq.sim.expr import Function

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from serq import ir
-from serq.lowering.arithmetic import total
-from serq.lowering.fold import parts
+from serq.ir.arithmetic import total
+from serq.ir.fold import parts
 
 if TYPE_CHECKING:
     from serq.sim.engine.stage import EngineStage

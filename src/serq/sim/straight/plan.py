@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from serq import ir
-from serq.lowering.fold import parts
+from serq.ir.fold import parts
 from serq.sim.columns import uniforms_of
 
 __all__ = ["Assign", "Note", "Plan", "Step", "TurnBegins", "TurnEnds", "Visit", "plan"]

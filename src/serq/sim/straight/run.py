@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
+from serq.errors import RunError
 from serq.sim.columns import Columns
-from serq.sim.context import RunError
 from serq.sim.rng import PER_BLOCK, uniforms
 from serq.sim.straight.flow import Flow
 from serq.sim.straight.plan import Assign, Note, Plan, Step, TurnBegins, Visit

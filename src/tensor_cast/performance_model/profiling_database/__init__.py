@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tensor_cast.performance_model.profiling_database.catalogue import find_databases, open_database
     from tensor_cast.performance_model.profiling_database.data_source import (
         DataSourcePerformanceModel,
         Miss,
@@ -13,11 +14,7 @@ if TYPE_CHECKING:
         QuerySource,
         ShapeMatchInfo,
     )
-    from tensor_cast.performance_model.profiling_database.database import (
-        ProfilingDatabase,
-        find_databases,
-        open_database,
-    )
+    from tensor_cast.performance_model.profiling_database.database import ProfilingDatabase
     from tensor_cast.performance_model.profiling_database.interpolating_data_source import (
         InterpolatingDataSource,
     )
@@ -39,8 +36,8 @@ __all__ = [
 
 _MODULES = {
     "ProfilingDatabase": "database",
-    "find_databases": "database",
-    "open_database": "database",
+    "find_databases": "catalogue",
+    "open_database": "catalogue",
     "InterpolatingDataSource": "interpolating_data_source",
     "ProfilingDataSource": "profiling_data_source",
 }

@@ -6,16 +6,16 @@ from collections import Counter
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Final
 
+from tensor_cast.performance_model.profiling_database.geometry.points import PointSet, RegimeKey
 from tensor_cast.performance_model.profiling_database.interpolation_index import (
     CandidateGroup,
     CandidateIndex,
 )
-from tensor_cast.performance_model.profiling_database.kernel_table import ColumnTable, TensorTable
 from tensor_cast.performance_model.profiling_database.known_facts import candidate_with_facts, regime_facts
-from tensor_cast.performance_model.profiling_database.op_mapping import KernelPolicy, OperatorEntry
+from tensor_cast.performance_model.profiling_database.mapping.op_mapping import KernelPolicy, OperatorEntry
 from tensor_cast.performance_model.profiling_database.paths.path import AlikeRows, Candidate, OperatorPath
-from tensor_cast.performance_model.profiling_database.points import PointSet, RegimeKey
-from tensor_cast.performance_model.profiling_database.quiet_collector import collector_at_rest
+from tensor_cast.performance_model.profiling_database.tables.kernel_table import ColumnTable, TensorTable
+from tensor_cast.performance_model.profiling_database.tables.quiet_collector import collector_at_rest
 
 if TYPE_CHECKING:
     import numpy as np

@@ -10,8 +10,8 @@ from enum import StrEnum
 from itertools import starmap
 from typing import Any, Final, Protocol
 
-from tensor_cast.leaf import LeafOp
-from tensor_cast.records import OperatorRecord
+from tensor_cast.operators.leaf import LeafOp
+from tensor_cast.operators.records import OperatorRecord
 
 __all__ = [
     "DataSourcePerformanceModel",

@@ -4,32 +4,27 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
-from tensor_cast.errors import DataFileError, InvalidValueError
-from tensor_cast.performance_model.profiling_database.kernel_table import (
+from tensor_cast.errors import DataFileError
+from tensor_cast.performance_model.profiling_database.mapping.op_mapping import OpMapping
+from tensor_cast.performance_model.profiling_database.tables.communication_csv import (
+    CommunicationTable,
+    read_communication_table,
+)
+from tensor_cast.performance_model.profiling_database.tables.kernel_table import (
     ColumnTable,
     LoadReport,
     TensorTable,
 )
-from tensor_cast.performance_model.profiling_database.op_mapping import OpMapping, load_op_mapping
-from tensor_cast.performance_model.profiling_database.readers.communication_csv import (
-    CommunicationTable,
-    read_communication_table,
-)
 
-if TYPE_CHECKING:
-    from tensor_cast.performance_model.profiling_database.readers.column_tables import ReadOptions
-
-__all__ = ["ColumnReader", "DatabaseName", "ProfilingDatabase", "find_databases", "open_database"]
+__all__ = ["MAPPING_FILE", "ColumnReader", "DatabaseName", "ProfilingDatabase"]
 
 MAPPING_FILE: Final = "op_mapping.yaml"
 _CAUSES: Final = {"lfs_pointer": "Git-LFS pointer", "no_header": "empty file"}
-_DATA: Final = Path(__file__).parent / "data"
 
 
 class ColumnReader(Protocol):
@@ -114,7 +109,7 @@ class ProfilingDatabase:
         if self._columns is not None and self._columns.reads(kernel):
             table, self._reports[kernel] = self._columns.read(kernel)
             return table
-        from tensor_cast.performance_model.profiling_database.readers.ascend_csv import read_tensor_table
+        from tensor_cast.performance_model.profiling_database.tables.ascend_csv import read_tensor_table
 
         path = self._kernel_file(self.path, kernel)
         if path is None:
@@ -185,70 +180,3 @@ class DatabaseName:
 
     def __str__(self) -> str:
         return f"{self.device}/{self.framework}/{self.version}"
-
-
-def open_database(
-    where: str | Path, *, mapping: str | Path | None = None, options: ReadOptions | None = None
-) -> ProfilingDatabase:
-    """The database at `where`: a versioned folder, a folder with exactly one database below it, or a GPU database.
-
-    GPU databases are named `system/framework/version`, from the `gpu` extra's package or, as
-    `ROOT::system/framework/version`, from another root of the same layout; the last parts may be left out where one
-    database is left.  `mapping` is a mapping file used instead of the database's own, `options` how its column tables
-    are read.  Raises InvalidValueError or UnknownNameError for what is no database, DataFileError for a mapping that
-    cannot be read.
-    """
-    from tensor_cast.performance_model.profiling_database.locating import locate
-    from tensor_cast.performance_model.profiling_database.readers.column_tables import ReadOptions
-
-    place = locate(where, own_mapping=mapping is not None)
-    own = None if mapping is None else load_op_mapping(Path(mapping))
-    chosen = options or ReadOptions.from_environment()
-    if isinstance(place, Path):
-        return _open_folder(place, own, chosen)
-    from tensor_cast.performance_model.profiling_database.readers.aiconfigurator import gpu_database
-
-    return gpu_database(place, own, chosen)
-
-
-def shipped_mapping(path: Path) -> Path:
-    """Where the mapping shipped for a folder `device/framework/version` stands, if there is one."""
-    return _DATA / path.parent.parent.name / path.parent.name / path.name / MAPPING_FILE
-
-
-def _own_mapping(path: Path) -> OpMapping:
-    """The folder's own mapping, or the one shipped for its name; what stands in its place is read, or refused."""
-    if os.path.lexists(path / MAPPING_FILE):
-        return load_op_mapping(path / MAPPING_FILE)
-    if shipped_mapping(path).is_file():
-        return load_op_mapping(shipped_mapping(path))
-    return OpMapping(path=None, header={"notes": f"no {MAPPING_FILE} in {path.name}"})
-
-
-def _open_folder(path: Path, mapping: OpMapping | None, options: ReadOptions) -> ProfilingDatabase:
-    mapping = mapping or _own_mapping(path)
-    if not mapping.layouts:
-        return ProfilingDatabase(path, mapping)
-    from tensor_cast.performance_model.profiling_database.readers.column_tables import FolderTables
-
-    return ProfilingDatabase(path, mapping, FolderTables(path, mapping.layouts, options))
-
-
-def find_databases(root: Path | None = None) -> Iterator[DatabaseName]:
-    """Every database under `root`, or those of the installed `gpu` package when `root` is None."""
-    from tensor_cast.performance_model.profiling_database.readers.aiconfigurator import find_gpu_databases
-
-    if root is None:
-        if find_spec("aiconfigurator_core") is not None:
-            yield from find_gpu_databases(None)
-        return
-    if not root.is_dir():
-        raise InvalidValueError(f"{root}: is not a folder")
-    gpu = list(find_gpu_databases(root))
-    roots = {name.path.parent for name in gpu}
-    for mapping in sorted(root.rglob(MAPPING_FILE)):
-        folder = mapping.parent
-        if folder not in roots:
-            parts = (*folder.resolve().parts, "")[-4:-1]
-            yield DatabaseName(parts[0], parts[1], parts[2], folder, "ascend_csv", str(folder))
-    yield from gpu

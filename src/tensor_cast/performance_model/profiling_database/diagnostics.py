@@ -11,10 +11,10 @@ from typing import Any, Final
 
 from tensor_cast.errors import how_to_install
 from tensor_cast.performance_model.profiling_database.data_source import MissReason
+from tensor_cast.performance_model.profiling_database.geometry.slices import Attempt, Found
 from tensor_cast.performance_model.profiling_database.interpolation_index import CandidateGroup
-from tensor_cast.performance_model.profiling_database.kernel_table import ColumnTable, TensorTable, suspect_rows
 from tensor_cast.performance_model.profiling_database.paths.path import Target
-from tensor_cast.performance_model.profiling_database.slices import Attempt, Found
+from tensor_cast.performance_model.profiling_database.tables.kernel_table import ColumnTable, TensorTable, suspect_rows
 
 __all__ = [
     "KernelAttempt",

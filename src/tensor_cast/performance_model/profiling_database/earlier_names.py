@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from tensor_cast.devices import DeviceProfile
 from tensor_cast.dtypes import ASCEND_NAMES
-from tensor_cast.leaf import Shape
-from tensor_cast.performance_model.profiling_database.op_mapping import QUERY_MODES
-from tensor_cast.performance_model.profiling_database.shapes import restore_nd
+from tensor_cast.operators.tensor import Shape
+from tensor_cast.performance_model.profiling_database.mapping.op_mapping import QUERY_MODES
+from tensor_cast.performance_model.profiling_database.tables.shapes import restore_nd
 
 __all__ = ["DTYPE_MAP", "SUPPORTED_QUERY_MODES", "SubKernelSpec", "fractal_nz_to_nd", "get_topology_tier"]
 

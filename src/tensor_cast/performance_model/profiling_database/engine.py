@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tensor_cast.leaf import LeafOp
+from tensor_cast.operators.leaf import LeafOp
 from tensor_cast.performance_model.profiling_database.candidates import build_index
 from tensor_cast.performance_model.profiling_database.data_source import (
     Miss,
@@ -25,8 +25,8 @@ from tensor_cast.performance_model.profiling_database.diagnostics import (
     shape_rule,
 )
 from tensor_cast.performance_model.profiling_database.exact.context import ExactContext
+from tensor_cast.performance_model.profiling_database.geometry.slices import CONFIDENCE, Attempt, Found, Method, Pick
 from tensor_cast.performance_model.profiling_database.interpolation_index import CandidateGroup, CandidateIndex
-from tensor_cast.performance_model.profiling_database.kernel_table import LABELS, ColumnTable, TensorTable
 from tensor_cast.performance_model.profiling_database.known_facts import open_facts, regime_facts, with_facts
 from tensor_cast.performance_model.profiling_database.many import (
     Reading,
@@ -34,9 +34,9 @@ from tensor_cast.performance_model.profiling_database.many import (
     fill_exact,
     fill_interpolated,
 )
-from tensor_cast.performance_model.profiling_database.op_mapping import KernelPolicy, OperatorEntry
+from tensor_cast.performance_model.profiling_database.mapping.op_mapping import KernelPolicy, OperatorEntry
 from tensor_cast.performance_model.profiling_database.paths.path import OperatorPath, Target
-from tensor_cast.performance_model.profiling_database.slices import CONFIDENCE, Attempt, Found, Method, Pick
+from tensor_cast.performance_model.profiling_database.tables.kernel_table import LABELS, ColumnTable, TensorTable
 
 if TYPE_CHECKING:
     import numpy as np

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tensor_cast.errors import InvalidValueError
-from tensor_cast.leaf import LeafOp
+from tensor_cast.operators.leaf import LeafOp
+from tensor_cast.operators.records import OperatorRecord, as_leaf
 from tensor_cast.performance_model.profiling_database.data_source import (
     DataSourcePerformanceModel,
     Miss,
@@ -23,6 +24,7 @@ from tensor_cast.performance_model.profiling_database.data_source import (
     QuerySource,
 )
 from tensor_cast.performance_model.profiling_database.database import ProfilingDatabase
+from tensor_cast.performance_model.profiling_database.dispatch import path_for
 from tensor_cast.performance_model.profiling_database.engine import InterpolationEngine
 from tensor_cast.performance_model.profiling_database.many import (
     ManyAnswers,
@@ -30,13 +32,12 @@ from tensor_cast.performance_model.profiling_database.many import (
     alike,
     numbers_of,
 )
-from tensor_cast.performance_model.profiling_database.op_mapping import OperatorEntry
-from tensor_cast.performance_model.profiling_database.paths import OperatorPath, path_for
+from tensor_cast.performance_model.profiling_database.mapping.op_mapping import OperatorEntry
+from tensor_cast.performance_model.profiling_database.paths.path import OperatorPath
 from tensor_cast.performance_model.profiling_database.profiling_data_source import (
     ProfilingDataSource,
     accounted_zero,
 )
-from tensor_cast.records import OperatorRecord, as_leaf
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,14 +16,13 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from tensor_cast.performance_model.profiling_database.data_source import MissReason
-from tensor_cast.performance_model.profiling_database.interpolation_math import SimplexField, SimplexHit
-from tensor_cast.performance_model.profiling_database.points import (
+from tensor_cast.performance_model.profiling_database.geometry.points import (
     MergedPoints,
     PointSet,
     RegimeKey,
     merge_points,
 )
-from tensor_cast.performance_model.profiling_database.slices import (
+from tensor_cast.performance_model.profiling_database.geometry.slices import (
     ALL_POINTS,
     RFC_METHOD,
     Attempt,
@@ -40,6 +39,7 @@ from tensor_cast.performance_model.profiling_database.slices import (
     line,
     split,
 )
+from tensor_cast.performance_model.profiling_database.interpolation_math import SimplexField, SimplexHit
 
 if TYPE_CHECKING:
     import numpy as np

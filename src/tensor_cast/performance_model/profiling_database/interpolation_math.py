@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tensor_cast.arithmetic import total
-from tensor_cast.performance_model.profiling_database.barycentric import barycentric_transforms, spans_all_axes
 from tensor_cast.performance_model.profiling_database.data_source import MissReason
-from tensor_cast.performance_model.profiling_database.simplex_cells import (
+from tensor_cast.performance_model.profiling_database.geometry.simplex import barycentric_transforms, spans_all_axes
+from tensor_cast.performance_model.profiling_database.geometry.simplex_cells import (
     SimplexCells,
     weights_at,
     weights_of,

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from tensor_cast.leaf import LeafOp
+from tensor_cast.operators.leaf import LeafOp
 from tensor_cast.parallel import ParallelConfig
 from tensor_cast.performance_model.profiling_database.exact.agreement import (
     fact_names,
@@ -18,10 +18,10 @@ from tensor_cast.performance_model.profiling_database.exact.agreement import (
     regime_form,
     row_fact,
 )
+from tensor_cast.performance_model.profiling_database.geometry.points import RegimeKey
 from tensor_cast.performance_model.profiling_database.interpolation_index import CandidateGroup
-from tensor_cast.performance_model.profiling_database.kernel_table import TensorTable
 from tensor_cast.performance_model.profiling_database.paths.path import Candidate, Target
-from tensor_cast.performance_model.profiling_database.points import RegimeKey
+from tensor_cast.performance_model.profiling_database.tables.kernel_table import TensorTable
 
 __all__ = ["candidate_with_facts", "open_facts", "regime_facts", "with_facts"]
 

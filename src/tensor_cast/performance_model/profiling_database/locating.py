@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Final
 
 from tensor_cast.errors import InvalidValueError, UnknownNameError, nearest
-from tensor_cast.performance_model.profiling_database.database import MAPPING_FILE, DatabaseName, find_databases
+from tensor_cast.performance_model.profiling_database.database import MAPPING_FILE, DatabaseName
+from tensor_cast.performance_model.profiling_database.mapping.op_mapping import SHIPPED_MAPPINGS
 
-__all__ = ["locate"]
+__all__ = ["find_databases", "locate", "shipped_mapping"]
 
 _SHOWN: Final = 8
 _LEVELS: Final = ("system", "framework", "version")
@@ -58,7 +59,7 @@ def _in_folder(path: Path, own_mapping: bool) -> DatabaseName | Path:
 
 def _with_mapping(path: Path) -> DatabaseName | Path:
     """The folder itself, or the one GPU database of a root that has a mapping of its own."""
-    from tensor_cast.performance_model.profiling_database.readers.aiconfigurator import find_gpu_databases
+    from tensor_cast.performance_model.profiling_database.columns.aiconfigurator import find_gpu_databases
 
     if any(path.glob("*.csv")):
         return path
@@ -69,20 +70,18 @@ def _with_mapping(path: Path) -> DatabaseName | Path:
 
 
 def _is_shipped(path: Path) -> bool:
-    from tensor_cast.performance_model.profiling_database.database import shipped_mapping
-
     return shipped_mapping(path).is_file() and any(path.glob("*.csv"))
 
 
 def _place(name: DatabaseName) -> DatabaseName | Path:
-    from tensor_cast.performance_model.profiling_database.readers.aiconfigurator import FORMAT
+    from tensor_cast.performance_model.profiling_database.columns.aiconfigurator import FORMAT
 
     return name if name.format == FORMAT else name.path
 
 
 def _installed(text: str, path: Path) -> DatabaseName | Path:
     """A database of the installed package."""
-    from tensor_cast.performance_model.profiling_database.readers.aiconfigurator import PACKAGE, installed_database
+    from tensor_cast.performance_model.profiling_database.columns.aiconfigurator import PACKAGE, installed_database
 
     parts = text.split("/")
     if find_spec(PACKAGE) is None and len(parts) < 3:
@@ -93,7 +92,7 @@ def _installed(text: str, path: Path) -> DatabaseName | Path:
 
 def _named(text: str, root: Path | None) -> DatabaseName | Path:
     """A database of a root by its name or the first parts of it."""
-    from tensor_cast.performance_model.profiling_database.readers.aiconfigurator import find_gpu_databases
+    from tensor_cast.performance_model.profiling_database.columns.aiconfigurator import find_gpu_databases
 
     if root is not None and not root.is_dir():
         raise InvalidValueError(f"{root}: is not a folder; expected <system>/<family>/<framework>/<version> below it")
@@ -136,3 +135,28 @@ def _listed(found: Sequence[DatabaseName]) -> str:
 def _spellings(found: Sequence[DatabaseName]) -> Iterator[str]:
     for name in found:
         yield name.spelling
+
+
+def shipped_mapping(path: Path) -> Path:
+    """Where the mapping shipped for a folder `device/framework/version` stands, if there is one."""
+    return SHIPPED_MAPPINGS / path.parent.parent.name / path.parent.name / path.name / MAPPING_FILE
+
+
+def find_databases(root: Path | None = None) -> Iterator[DatabaseName]:
+    """Every database under `root`, or those of the installed `gpu` package when `root` is None."""
+    from tensor_cast.performance_model.profiling_database.columns.aiconfigurator import find_gpu_databases
+
+    if root is None:
+        if find_spec("aiconfigurator_core") is not None:
+            yield from find_gpu_databases(None)
+        return
+    if not root.is_dir():
+        raise InvalidValueError(f"{root}: is not a folder")
+    gpu = list(find_gpu_databases(root))
+    roots = {name.path.parent for name in gpu}
+    for mapping in sorted(root.rglob(MAPPING_FILE)):
+        folder = mapping.parent
+        if folder not in roots:
+            parts = (*folder.resolve().parts, "")[-4:-1]
+            yield DatabaseName(parts[0], parts[1], parts[2], folder, "ascend_csv", str(folder))
+    yield from gpu

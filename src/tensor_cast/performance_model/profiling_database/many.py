@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tensor_cast.errors import InvalidValueError
-from tensor_cast.leaf import LeafOp
+from tensor_cast.operators.leaf import LeafOp
 from tensor_cast.performance_model.profiling_database.data_source import QueryResult, QuerySource
+from tensor_cast.performance_model.profiling_database.geometry.slice_values import line_values, multi_values
+from tensor_cast.performance_model.profiling_database.geometry.slices import Method, Pick, Slice
 from tensor_cast.performance_model.profiling_database.interpolation_index import AxisMatcher, CandidateGroup
-from tensor_cast.performance_model.profiling_database.slice_values import line_values, multi_values
-from tensor_cast.performance_model.profiling_database.slices import Method, Pick, Slice
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray

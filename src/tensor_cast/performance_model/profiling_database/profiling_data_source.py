@@ -14,8 +14,11 @@ from typing import Any
 
 from tensor_cast.devices import DeviceProfile
 from tensor_cast.errors import InvalidValueError
-from tensor_cast.leaf import AttrValue, LeafOp, Shape
+from tensor_cast.operators.leaf import AttrValue, LeafOp
+from tensor_cast.operators.records import OperatorRecord, as_leaf
+from tensor_cast.operators.tensor import Shape
 from tensor_cast.parallel import ParallelConfig
+from tensor_cast.performance_model.profiling_database.catalogue import open_database
 from tensor_cast.performance_model.profiling_database.data_source import (
     DataSourcePerformanceModel,
     Miss,
@@ -24,7 +27,8 @@ from tensor_cast.performance_model.profiling_database.data_source import (
     QuerySource,
     ShapeMatchInfo,
 )
-from tensor_cast.performance_model.profiling_database.database import ProfilingDatabase, open_database
+from tensor_cast.performance_model.profiling_database.database import ProfilingDatabase
+from tensor_cast.performance_model.profiling_database.dispatch import path_for
 from tensor_cast.performance_model.profiling_database.earlier_names import (
     DTYPE_MAP,
     SUPPORTED_QUERY_MODES,
@@ -44,13 +48,11 @@ from tensor_cast.performance_model.profiling_database.exact.compute import (
     lookup_moe_fused,
 )
 from tensor_cast.performance_model.profiling_database.exact.context import ExactContext
-from tensor_cast.performance_model.profiling_database.op_mapping import (
+from tensor_cast.performance_model.profiling_database.mapping.op_mapping import (
     EXACT_MATCH_MODES,
     OperatorEntry,
     pinned_entry,
 )
-from tensor_cast.performance_model.profiling_database.paths import path_for
-from tensor_cast.records import OperatorRecord, as_leaf
 
 __all__ = [
     "DTYPE_MAP",

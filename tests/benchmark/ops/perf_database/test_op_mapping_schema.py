@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tensor_cast.performance_model.profiling_database import op_mapping
+from tensor_cast.operators.signatures import signature
 from tensor_cast.performance_model.profiling_database.data_source import Miss
-from tensor_cast.performance_model.profiling_database.op_mapping import OperatorEntry, OpMapping, load_op_mapping
-from tensor_cast.performance_model.profiling_database.paths import (
+from tensor_cast.performance_model.profiling_database.dispatch import path_for
+from tensor_cast.performance_model.profiling_database.mapping import op_mapping
+from tensor_cast.performance_model.profiling_database.mapping.op_mapping import (
     COMPUTE_SUBCATEGORIES,
     QUERY_MODES,
-    OperatorPath,
-    path_for,
+    OperatorEntry,
+    OpMapping,
+    load_op_mapping,
 )
-from tensor_cast.signatures import signature
+from tensor_cast.performance_model.profiling_database.paths.path import OperatorPath
 
-DATA = Path(op_mapping.__file__).parent / "data" / "ATLAS_800_A3_752T_128G_DIE"
+DATA = op_mapping.SHIPPED_MAPPINGS / "ATLAS_800_A3_752T_128G_DIE"
 FOLDERS = {
     "0.13": "vllm0.13.0_torch2.8.0_cann8.3",
     "0.15": "vllm0.15.0_torch2.9.0_cann8.5",

@@ -27,8 +27,9 @@ from specialized_rows import (
 )
 from support import attention, hit, miss, mm, row
 from tensor_cast import LeafOp, QuerySource
-from tensor_cast.performance_model.profiling_database.op_mapping import OperatorEntry
-from tensor_cast.performance_model.profiling_database.paths import OperatorPath, path_for
+from tensor_cast.performance_model.profiling_database.dispatch import path_for
+from tensor_cast.performance_model.profiling_database.mapping.op_mapping import OperatorEntry
+from tensor_cast.performance_model.profiling_database.paths.path import OperatorPath
 
 SHAPE = ((100, 64), "bf16")
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from tensor_cast.decimal_text import parse_whole
-from tensor_cast.leaf import LeafOp
+from tensor_cast.files.decimal_text import parse_whole
+from tensor_cast.operators.leaf import LeafOp
 from tensor_cast.parallel import ParallelConfig
-from tensor_cast.performance_model.profiling_database.kernel_table import TensorTable
-from tensor_cast.performance_model.profiling_database.shapes import split_slots
+from tensor_cast.performance_model.profiling_database.tables.kernel_table import TensorTable
+from tensor_cast.performance_model.profiling_database.tables.shapes import split_slots
 
 __all__ = ["agreement", "fact_names", "integers", "leaf_facts", "parse_ep_size", "regime_form", "row_fact"]
 

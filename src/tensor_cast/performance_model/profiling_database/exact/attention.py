@@ -9,19 +9,20 @@ from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tensor_cast.decimal_text import parse_whole
 from tensor_cast.dtypes import profile_dtype
-from tensor_cast.leaf import LeafOp, Shape, TensorSpec
-from tensor_cast.performance_model.profiling_database.attention_evidence import (
-    BATCH_AXIS_ABSENT,
-    BATCH_AXIS_CONSTRAINED,
-    attention_details,
-)
+from tensor_cast.files.decimal_text import parse_whole
+from tensor_cast.operators.leaf import LeafOp
+from tensor_cast.operators.tensor import Shape, TensorSpec
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason, QueryResult
 from tensor_cast.performance_model.profiling_database.exact.agreement import (
     fact_names,
     leaf_facts,
     regime_form,
+)
+from tensor_cast.performance_model.profiling_database.exact.attention_evidence import (
+    BATCH_AXIS_ABSENT,
+    BATCH_AXIS_CONSTRAINED,
+    attention_details,
 )
 from tensor_cast.performance_model.profiling_database.exact.context import (
     ExactContext,
@@ -31,8 +32,8 @@ from tensor_cast.performance_model.profiling_database.exact.context import (
 from tensor_cast.performance_model.profiling_database.exact.low_precision import cache_precision
 from tensor_cast.performance_model.profiling_database.exact.matching import InputRule, Rank
 from tensor_cast.performance_model.profiling_database.exact.row_index import RowMatch
-from tensor_cast.performance_model.profiling_database.kernel_table import TensorTable
-from tensor_cast.performance_model.profiling_database.shapes import is_padded, to_nd
+from tensor_cast.performance_model.profiling_database.tables.kernel_table import TensorTable
+from tensor_cast.performance_model.profiling_database.tables.shapes import is_padded, to_nd
 
 __all__ = [
     "SEQUENCE_COLUMNS",

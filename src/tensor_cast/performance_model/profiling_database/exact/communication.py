@@ -13,7 +13,7 @@ from typing import Any
 from tensor_cast.arithmetic import total
 from tensor_cast.dtypes import canonical_ascend_dtype, canonical_dtype, profile_dtype, stored_bytes
 from tensor_cast.errors import UnknownNameError
-from tensor_cast.leaf import LeafOp
+from tensor_cast.operators.leaf import LeafOp
 from tensor_cast.performance_model.profiling_database.data_source import (
     Miss,
     MissReason,
@@ -23,11 +23,11 @@ from tensor_cast.performance_model.profiling_database.data_source import (
 )
 from tensor_cast.performance_model.profiling_database.exact.context import ExactContext, merged_meta
 from tensor_cast.performance_model.profiling_database.interpolation_math import linear_interp
-from tensor_cast.performance_model.profiling_database.kernel_table import suspect_rows
-from tensor_cast.performance_model.profiling_database.readers.communication_csv import (
+from tensor_cast.performance_model.profiling_database.tables.communication_csv import (
     CommunicationRow,
     CommunicationTable,
 )
+from tensor_cast.performance_model.profiling_database.tables.kernel_table import suspect_rows
 
 __all__ = ["Message", "alpha_beta", "lookup_communication", "lookup_message", "rank_group"]
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from tensor_cast.arithmetic import total
 from tensor_cast.dtypes import profile_dtype, stored_bytes
-from tensor_cast.leaf import LeafOp, TensorSpec
-from tensor_cast.performance_model.decomposition import SubKernel, decompose, is_decomposable
+from tensor_cast.operators.leaf import LeafOp
+from tensor_cast.operators.tensor import TensorSpec
 from tensor_cast.performance_model.profiling_database.data_source import (
     Miss,
     MissReason,
@@ -25,10 +25,11 @@ from tensor_cast.performance_model.profiling_database.exact.attention import (
     average_context,
     lookup_attention,
 )
+from tensor_cast.performance_model.profiling_database.exact.children import SubKernel, decompose, is_decomposable
 from tensor_cast.performance_model.profiling_database.exact.communication import Message, lookup_message, rank_group
 from tensor_cast.performance_model.profiling_database.exact.compute import lookup_compute
 from tensor_cast.performance_model.profiling_database.exact.context import ExactContext
-from tensor_cast.performance_model.profiling_database.op_mapping import OperatorEntry
+from tensor_cast.performance_model.profiling_database.mapping.op_mapping import OperatorEntry
 
 __all__ = ["lookup_composite"]
 

@@ -9,7 +9,8 @@ import math
 from typing import Any
 
 from tensor_cast.dtypes import profile_dtype, profile_dtype_bytes
-from tensor_cast.leaf import LeafOp, Shape, TensorSpec
+from tensor_cast.operators.leaf import LeafOp
+from tensor_cast.operators.tensor import Shape, TensorSpec
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason, QueryResult
 from tensor_cast.performance_model.profiling_database.exact.agreement import parse_ep_size
 from tensor_cast.performance_model.profiling_database.exact.context import (
@@ -23,9 +24,9 @@ from tensor_cast.performance_model.profiling_database.exact.context import (
 from tensor_cast.performance_model.profiling_database.exact.low_precision import output_agreement, spellings
 from tensor_cast.performance_model.profiling_database.exact.matching import InputRule, Rank
 from tensor_cast.performance_model.profiling_database.exact.row_index import Accept, RowMatch
-from tensor_cast.performance_model.profiling_database.kernel_table import TensorTable
-from tensor_cast.performance_model.profiling_database.op_mapping import OperatorEntry
-from tensor_cast.performance_model.profiling_database.shapes import (
+from tensor_cast.performance_model.profiling_database.mapping.op_mapping import OperatorEntry
+from tensor_cast.performance_model.profiling_database.tables.kernel_table import TensorTable
+from tensor_cast.performance_model.profiling_database.tables.shapes import (
     shape_is_padded,
     strip_leading_one,
 )

@@ -11,7 +11,8 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from tensor_cast.devices import DeviceProfile
 from tensor_cast.dtypes import profile_dtype
-from tensor_cast.leaf import LeafOp, TensorSpec
+from tensor_cast.operators.leaf import LeafOp
+from tensor_cast.operators.tensor import TensorSpec
 from tensor_cast.parallel import ParallelConfig
 from tensor_cast.performance_model.profiling_database.data_source import (
     Miss,
@@ -24,7 +25,7 @@ from tensor_cast.performance_model.profiling_database.database import ProfilingD
 from tensor_cast.performance_model.profiling_database.exact.agreement import agreement, fact_names
 from tensor_cast.performance_model.profiling_database.exact.inexact import describe_changes
 from tensor_cast.performance_model.profiling_database.exact.row_index import Accept, RowIndex, RowMatch
-from tensor_cast.performance_model.profiling_database.kernel_table import ColumnTable, TensorTable, suspect_rows
+from tensor_cast.performance_model.profiling_database.tables.kernel_table import ColumnTable, TensorTable, suspect_rows
 
 __all__ = ["ExactContext", "csv_missing", "measured", "merged_meta", "profile_dtypes", "profile_inputs"]
 

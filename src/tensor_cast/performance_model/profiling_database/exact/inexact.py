@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from tensor_cast.dtypes import profile_dtype
-from tensor_cast.leaf import LeafOp, Shape, TensorSpec
+from tensor_cast.operators.leaf import LeafOp
+from tensor_cast.operators.tensor import Shape, TensorSpec
 from tensor_cast.performance_model.profiling_database.exact.matching import MATMUL_KERNELS, Rank
 from tensor_cast.performance_model.profiling_database.exact.row_index import RowMatch
-from tensor_cast.performance_model.profiling_database.kernel_table import TensorTable
-from tensor_cast.performance_model.profiling_database.shapes import strip_leading_one
+from tensor_cast.performance_model.profiling_database.tables.kernel_table import TensorTable
+from tensor_cast.performance_model.profiling_database.tables.shapes import strip_leading_one
 
 __all__ = ["describe_changes"]
 

@@ -13,8 +13,9 @@ from dataclasses import replace
 from typing import Any, Final
 
 from tensor_cast.dtypes import operand_dtype, profile_dtype
-from tensor_cast.leaf import LeafOp, Shape
-from tensor_cast.performance_model.profiling_database.kernel_table import TensorTable
+from tensor_cast.operators.leaf import LeafOp
+from tensor_cast.operators.tensor import Shape
+from tensor_cast.performance_model.profiling_database.tables.kernel_table import TensorTable
 
 __all__ = [
     "INT4",

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Final
 
-from tensor_cast.leaf import Shape, TensorSpec
-from tensor_cast.performance_model.profiling_database.shapes import shape_is_padded, strip_leading_one
+from tensor_cast.operators.tensor import Shape, TensorSpec
+from tensor_cast.performance_model.profiling_database.tables.shapes import shape_is_padded, strip_leading_one
 
 __all__ = [
     "FLATTEN_KERNELS",

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Final
 
-from tensor_cast.leaf import Shape, TensorSpec
+from tensor_cast.operators.tensor import Shape, TensorSpec
 from tensor_cast.performance_model.profiling_database.exact.matching import (
     FLATTEN_KERNELS,
     IDENTITY,
@@ -27,14 +27,14 @@ from tensor_cast.performance_model.profiling_database.exact.matching import (
     match_input,
     normalised_forms,
 )
-from tensor_cast.performance_model.profiling_database.kernel_table import TensorTable
-from tensor_cast.performance_model.profiling_database.key_index import KeyIndex
-from tensor_cast.performance_model.profiling_database.quiet_collector import collector_at_rest
-from tensor_cast.performance_model.profiling_database.shapes import is_padded, strip_leading_one
-from tensor_cast.performance_model.profiling_database.tensor_columns import Coded, TensorColumns, by_width
+from tensor_cast.performance_model.profiling_database.tables.kernel_table import TensorTable
+from tensor_cast.performance_model.profiling_database.tables.key_index import KeyIndex
+from tensor_cast.performance_model.profiling_database.tables.quiet_collector import collector_at_rest
+from tensor_cast.performance_model.profiling_database.tables.shapes import is_padded, strip_leading_one
+from tensor_cast.performance_model.profiling_database.tables.tensor_columns import Coded, TensorColumns, by_width
 
 if TYPE_CHECKING:
-    from tensor_cast.performance_model.profiling_database.key_index import Codes
+    from tensor_cast.performance_model.profiling_database.tables.key_index import Codes
 
 __all__ = ["RowIndex", "RowMatch"]
 

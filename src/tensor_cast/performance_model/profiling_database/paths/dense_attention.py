@@ -10,14 +10,7 @@ from dataclasses import replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, Final
 
-from tensor_cast.leaf import LeafOp
-from tensor_cast.performance_model.profiling_database.attention_evidence import (
-    BATCH_AXIS_ABSENT,
-    BATCH_AXIS_CONSTANT,
-    BATCH_AXIS_CONSTRAINED,
-    BATCH_AXIS_FILTERED,
-    attention_details,
-)
+from tensor_cast.operators.leaf import LeafOp
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
 from tensor_cast.performance_model.profiling_database.exact.attention import (
     SEQ_TOLERANCE,
@@ -27,13 +20,20 @@ from tensor_cast.performance_model.profiling_database.exact.attention import (
     sequence_length,
     tokens_match,
 )
+from tensor_cast.performance_model.profiling_database.exact.attention_evidence import (
+    BATCH_AXIS_ABSENT,
+    BATCH_AXIS_CONSTANT,
+    BATCH_AXIS_CONSTRAINED,
+    BATCH_AXIS_FILTERED,
+    attention_details,
+)
 from tensor_cast.performance_model.profiling_database.exact.context import ExactContext
+from tensor_cast.performance_model.profiling_database.geometry.sweep_filter import near
 from tensor_cast.performance_model.profiling_database.interpolation_index import (
     AxisMatcher,
     CandidateGroup,
 )
-from tensor_cast.performance_model.profiling_database.kernel_table import ColumnTable, TensorTable
-from tensor_cast.performance_model.profiling_database.op_mapping import KernelPolicy, OperatorEntry
+from tensor_cast.performance_model.profiling_database.mapping.op_mapping import KernelPolicy, OperatorEntry
 from tensor_cast.performance_model.profiling_database.paths.dense_move import moved_attention
 from tensor_cast.performance_model.profiling_database.paths.dense_place import (
     PER_REQUEST,
@@ -43,7 +43,7 @@ from tensor_cast.performance_model.profiling_database.paths.dense_place import (
     per_request_target,
 )
 from tensor_cast.performance_model.profiling_database.paths.path import Candidate, OperatorPath, Target
-from tensor_cast.performance_model.profiling_database.sweep_filter import near
+from tensor_cast.performance_model.profiling_database.tables.kernel_table import ColumnTable, TensorTable
 
 if TYPE_CHECKING:
     import numpy as np

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tensor_cast.errors import InvalidValueError
-from tensor_cast.leaf import LeafOp, Requests, Shape
+from tensor_cast.operators.leaf import LeafOp, Requests
+from tensor_cast.operators.tensor import Shape
 from tensor_cast.performance_model.profiling_database.data_source import Miss
 from tensor_cast.performance_model.profiling_database.exact.attention import average_context, normalise_query
 from tensor_cast.performance_model.profiling_database.paths.moving import at_role, immovable, reshaped

@@ -10,7 +10,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from tensor_cast.dtypes import profile_dtype
-from tensor_cast.leaf import LeafOp, TensorSpec
+from tensor_cast.operators.leaf import LeafOp
+from tensor_cast.operators.tensor import TensorSpec
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
 from tensor_cast.performance_model.profiling_database.exact.attention import (
     asked_batch,
@@ -23,11 +24,11 @@ from tensor_cast.performance_model.profiling_database.exact.attention import (
     sequence_length,
 )
 from tensor_cast.performance_model.profiling_database.exact.low_precision import cache_precision
-from tensor_cast.performance_model.profiling_database.kernel_table import TensorTable
-from tensor_cast.performance_model.profiling_database.op_mapping import KernelPolicy, OperatorEntry
+from tensor_cast.performance_model.profiling_database.geometry.points import RegimeKey
+from tensor_cast.performance_model.profiling_database.mapping.op_mapping import KernelPolicy, OperatorEntry
 from tensor_cast.performance_model.profiling_database.paths.path import Candidate, Target
-from tensor_cast.performance_model.profiling_database.points import RegimeKey
-from tensor_cast.performance_model.profiling_database.shapes import to_nd
+from tensor_cast.performance_model.profiling_database.tables.kernel_table import TensorTable
+from tensor_cast.performance_model.profiling_database.tables.shapes import to_nd
 
 __all__ = ["PER_REQUEST", "dense_candidate", "dense_target", "per_request_candidate", "per_request_target"]
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from tensor_cast.leaf import LeafOp
+from tensor_cast.operators.leaf import LeafOp
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
 from tensor_cast.performance_model.profiling_database.exact.context import ExactContext
-from tensor_cast.performance_model.profiling_database.kernel_table import ColumnTable, TensorTable
-from tensor_cast.performance_model.profiling_database.op_mapping import KernelPolicy, OperatorEntry
+from tensor_cast.performance_model.profiling_database.mapping.op_mapping import KernelPolicy, OperatorEntry
 from tensor_cast.performance_model.profiling_database.paths.dispatch_place import leaf_place, row_place
 from tensor_cast.performance_model.profiling_database.paths.moving import (
     at_role,
@@ -18,6 +17,7 @@ from tensor_cast.performance_model.profiling_database.paths.moving import (
     with_rows,
 )
 from tensor_cast.performance_model.profiling_database.paths.path import Candidate, OperatorPath, Target
+from tensor_cast.performance_model.profiling_database.tables.kernel_table import ColumnTable, TensorTable
 
 __all__ = ["DispatchFFNCombinePath"]
 

@@ -10,14 +10,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from tensor_cast.dtypes import operand_dtype, profile_dtype
-from tensor_cast.leaf import LeafOp, Shape, TensorSpec
+from tensor_cast.operators.leaf import LeafOp
+from tensor_cast.operators.tensor import Shape, TensorSpec
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
 from tensor_cast.performance_model.profiling_database.exact.agreement import parse_ep_size
 from tensor_cast.performance_model.profiling_database.exact.low_precision import INT4
-from tensor_cast.performance_model.profiling_database.kernel_table import TensorTable
+from tensor_cast.performance_model.profiling_database.geometry.points import RegimeKey
 from tensor_cast.performance_model.profiling_database.paths.packing import whole_experts
-from tensor_cast.performance_model.profiling_database.points import RegimeKey
-from tensor_cast.performance_model.profiling_database.shapes import to_nd
+from tensor_cast.performance_model.profiling_database.tables.kernel_table import TensorTable
+from tensor_cast.performance_model.profiling_database.tables.shapes import to_nd
 
 __all__ = ["ExpertsPlace", "leaf_place", "quant_subtype_of_operator", "quant_subtype_of_row", "row_place"]
 

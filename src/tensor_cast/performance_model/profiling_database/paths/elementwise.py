@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tensor_cast.dtypes import profile_dtype
-from tensor_cast.leaf import LeafOp, Shape, TensorSpec
+from tensor_cast.operators.leaf import LeafOp
+from tensor_cast.operators.tensor import Shape, TensorSpec
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
 from tensor_cast.performance_model.profiling_database.exact.context import ExactContext
-from tensor_cast.performance_model.profiling_database.kernel_table import ColumnTable, TensorTable
-from tensor_cast.performance_model.profiling_database.op_mapping import KernelPolicy, OperatorEntry
+from tensor_cast.performance_model.profiling_database.geometry.points import RegimeKey
+from tensor_cast.performance_model.profiling_database.mapping.op_mapping import KernelPolicy, OperatorEntry
 from tensor_cast.performance_model.profiling_database.paths.moving import immovable, reshaped
 from tensor_cast.performance_model.profiling_database.paths.path import (
     Candidate,
@@ -18,8 +19,8 @@ from tensor_cast.performance_model.profiling_database.paths.path import (
     leaf_tensors,
     row_tensors,
 )
-from tensor_cast.performance_model.profiling_database.points import RegimeKey
-from tensor_cast.performance_model.profiling_database.shapes import strip_leading_one, to_nd
+from tensor_cast.performance_model.profiling_database.tables.kernel_table import ColumnTable, TensorTable
+from tensor_cast.performance_model.profiling_database.tables.shapes import strip_leading_one, to_nd
 
 __all__ = ["ElementwisePath", "broadcast_pattern"]
 

@@ -7,7 +7,8 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Final
 
 from tensor_cast.errors import InvalidValueError
-from tensor_cast.leaf import LeafOp, Shape, TensorSpec
+from tensor_cast.operators.leaf import LeafOp
+from tensor_cast.operators.tensor import Shape, TensorSpec
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
 from tensor_cast.performance_model.profiling_database.exact.context import ExactContext
 from tensor_cast.performance_model.profiling_database.exact.low_precision import (
@@ -16,8 +17,8 @@ from tensor_cast.performance_model.profiling_database.exact.low_precision import
     spellings,
 )
 from tensor_cast.performance_model.profiling_database.exact.matching import normalised_forms
-from tensor_cast.performance_model.profiling_database.kernel_table import ColumnTable, TensorTable
-from tensor_cast.performance_model.profiling_database.op_mapping import KernelPolicy, OperatorEntry
+from tensor_cast.performance_model.profiling_database.geometry.points import RegimeKey
+from tensor_cast.performance_model.profiling_database.mapping.op_mapping import KernelPolicy, OperatorEntry
 from tensor_cast.performance_model.profiling_database.paths.moving import (
     immovable,
     is_parameter,
@@ -31,8 +32,8 @@ from tensor_cast.performance_model.profiling_database.paths.path import (
     leaf_tensors,
     row_tensors,
 )
-from tensor_cast.performance_model.profiling_database.points import RegimeKey
-from tensor_cast.performance_model.profiling_database.shapes import strip_leading_one
+from tensor_cast.performance_model.profiling_database.tables.kernel_table import ColumnTable, TensorTable
+from tensor_cast.performance_model.profiling_database.tables.shapes import strip_leading_one
 
 __all__ = ["GenericComputePath"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from tensor_cast.leaf import LeafOp
+from tensor_cast.operators.leaf import LeafOp
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
-from tensor_cast.performance_model.profiling_database.kernel_table import ColumnTable, TensorTable
-from tensor_cast.performance_model.profiling_database.op_mapping import OperatorEntry
+from tensor_cast.performance_model.profiling_database.geometry.points import RegimeKey
+from tensor_cast.performance_model.profiling_database.mapping.op_mapping import OperatorEntry
 from tensor_cast.performance_model.profiling_database.paths.path import Target
 from tensor_cast.performance_model.profiling_database.paths.sparse_path import SparsePath
 from tensor_cast.performance_model.profiling_database.paths.sparse_place import (
@@ -17,7 +17,7 @@ from tensor_cast.performance_model.profiling_database.paths.sparse_place import 
     leaf_place,
     row_place,
 )
-from tensor_cast.performance_model.profiling_database.points import RegimeKey
+from tensor_cast.performance_model.profiling_database.tables.kernel_table import ColumnTable, TensorTable
 
 __all__ = ["LightningIndexerPath"]
 

@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from tensor_cast.errors import InvalidValueError, nearest
-from tensor_cast.leaf import LeafOp, Requests, Shape, TensorSpec
+from tensor_cast.operators.leaf import LeafOp, Requests
+from tensor_cast.operators.tensor import Shape, TensorSpec
 
 __all__ = [
     "at_role",

@@ -7,7 +7,7 @@ two, is refused.  Source: rulings 11 and 29; leaf-operator facts, sections 1 and
 
 from __future__ import annotations
 
-from tensor_cast.leaf import Shape
+from tensor_cast.operators.tensor import Shape
 from tensor_cast.performance_model.profiling_database.exact.low_precision import INT4
 
 __all__ = ["packing", "packing_of_row", "whole_experts", "whole_weight"]

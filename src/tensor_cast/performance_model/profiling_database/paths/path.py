@@ -10,22 +10,23 @@ from itertools import accumulate, product
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from tensor_cast.leaf import LeafOp, TensorSpec
+from tensor_cast.operators.leaf import LeafOp
+from tensor_cast.operators.tensor import TensorSpec
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
 from tensor_cast.performance_model.profiling_database.exact.context import ExactContext, profile_dtypes
-from tensor_cast.performance_model.profiling_database.interpolation_index import (
-    AxisMatcher,
-    CandidateGroup,
-)
-from tensor_cast.performance_model.profiling_database.kernel_table import ColumnTable, TensorTable
-from tensor_cast.performance_model.profiling_database.op_mapping import KernelPolicy, OperatorEntry
-from tensor_cast.performance_model.profiling_database.paths.moving import immovable
-from tensor_cast.performance_model.profiling_database.points import RegimeKey
-from tensor_cast.performance_model.profiling_database.sweep_filter import (
+from tensor_cast.performance_model.profiling_database.geometry.points import RegimeKey
+from tensor_cast.performance_model.profiling_database.geometry.sweep_filter import (
     BlockPairs,
     block_of,
     possible_rows,
 )
+from tensor_cast.performance_model.profiling_database.interpolation_index import (
+    AxisMatcher,
+    CandidateGroup,
+)
+from tensor_cast.performance_model.profiling_database.mapping.op_mapping import KernelPolicy, OperatorEntry
+from tensor_cast.performance_model.profiling_database.paths.moving import immovable
+from tensor_cast.performance_model.profiling_database.tables.kernel_table import ColumnTable, TensorTable
 
 if TYPE_CHECKING:
     import numpy as np

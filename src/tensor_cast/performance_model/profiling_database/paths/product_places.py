@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tensor_cast.leaf import Shape, TensorSpec
+from tensor_cast.operators.tensor import Shape, TensorSpec
 from tensor_cast.performance_model.profiling_database.paths.path import AlikeRows
-from tensor_cast.performance_model.profiling_database.tensor_columns import Coded, TensorColumns, by_width
+from tensor_cast.performance_model.profiling_database.tables.tensor_columns import Coded, TensorColumns, by_width
 
 if TYPE_CHECKING:
-    from tensor_cast.performance_model.profiling_database.kernel_table import IntArray
+    from tensor_cast.performance_model.profiling_database.tables.kernel_table import IntArray
 
 __all__ = ["product_places"]
 

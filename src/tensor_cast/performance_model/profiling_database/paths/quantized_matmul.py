@@ -10,13 +10,14 @@ from dataclasses import replace
 
 from tensor_cast.dtypes import profile_dtype
 from tensor_cast.errors import InvalidValueError
-from tensor_cast.leaf import LeafOp, TensorSpec
+from tensor_cast.operators.leaf import LeafOp
+from tensor_cast.operators.tensor import TensorSpec
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
 from tensor_cast.performance_model.profiling_database.exact.context import ExactContext
 from tensor_cast.performance_model.profiling_database.exact.low_precision import contradicts
+from tensor_cast.performance_model.profiling_database.geometry.points import RegimeKey
 from tensor_cast.performance_model.profiling_database.interpolation_index import CandidateGroup
-from tensor_cast.performance_model.profiling_database.kernel_table import ColumnTable, TensorTable
-from tensor_cast.performance_model.profiling_database.op_mapping import KernelPolicy, OperatorEntry
+from tensor_cast.performance_model.profiling_database.mapping.op_mapping import KernelPolicy, OperatorEntry
 from tensor_cast.performance_model.profiling_database.paths.matmul import (
     MATMUL_AXIS_GROUPS,
     PRODUCT_AXES,
@@ -41,7 +42,7 @@ from tensor_cast.performance_model.profiling_database.paths.path import (
     leaf_tensors,
     row_tensors,
 )
-from tensor_cast.performance_model.profiling_database.points import RegimeKey
+from tensor_cast.performance_model.profiling_database.tables.kernel_table import ColumnTable, TensorTable
 
 __all__ = ["QuantizedMatmulPath"]
 

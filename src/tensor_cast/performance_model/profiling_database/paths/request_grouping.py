@@ -9,10 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, get_args
 
-from tensor_cast.leaf import LeafOp, Phase, Requests, Shape
+from tensor_cast.operators.leaf import LeafOp, Phase, Requests
+from tensor_cast.operators.tensor import Shape
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
 from tensor_cast.performance_model.profiling_database.exact.agreement import integers
-from tensor_cast.performance_model.profiling_database.kernel_table import TensorTable
+from tensor_cast.performance_model.profiling_database.tables.kernel_table import TensorTable
 
 __all__ = ["Grouping", "leaf_grouping", "row_grouping"]
 

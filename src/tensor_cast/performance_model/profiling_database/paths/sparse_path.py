@@ -8,13 +8,14 @@ from dataclasses import replace
 from typing import Any, ClassVar, Final
 
 from tensor_cast.errors import InvalidValueError
-from tensor_cast.leaf import LeafOp, Requests, Shape
-from tensor_cast.performance_model.profiling_database.attention_evidence import attention_details
+from tensor_cast.operators.leaf import LeafOp, Requests
+from tensor_cast.operators.tensor import Shape
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
+from tensor_cast.performance_model.profiling_database.exact.attention_evidence import attention_details
 from tensor_cast.performance_model.profiling_database.exact.context import ExactContext
+from tensor_cast.performance_model.profiling_database.geometry.points import RegimeKey
 from tensor_cast.performance_model.profiling_database.interpolation_index import CandidateGroup
-from tensor_cast.performance_model.profiling_database.kernel_table import ColumnTable, TensorTable
-from tensor_cast.performance_model.profiling_database.op_mapping import KernelPolicy, OperatorEntry
+from tensor_cast.performance_model.profiling_database.mapping.op_mapping import KernelPolicy, OperatorEntry
 from tensor_cast.performance_model.profiling_database.paths.moving import (
     at_role,
     immovable,
@@ -23,7 +24,7 @@ from tensor_cast.performance_model.profiling_database.paths.moving import (
 )
 from tensor_cast.performance_model.profiling_database.paths.path import Candidate, OperatorPath, Target
 from tensor_cast.performance_model.profiling_database.paths.sparse_place import SparsePlace
-from tensor_cast.performance_model.profiling_database.points import RegimeKey
+from tensor_cast.performance_model.profiling_database.tables.kernel_table import ColumnTable, TensorTable
 
 __all__ = ["SparsePath"]
 

@@ -10,17 +10,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from tensor_cast.dtypes import profile_dtype
-from tensor_cast.leaf import LeafOp, Shape, TensorSpec
+from tensor_cast.operators.leaf import LeafOp
+from tensor_cast.operators.tensor import Shape, TensorSpec
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
 from tensor_cast.performance_model.profiling_database.exact.attention import integer_cell
-from tensor_cast.performance_model.profiling_database.kernel_table import TensorTable
-from tensor_cast.performance_model.profiling_database.op_mapping import OperatorEntry
+from tensor_cast.performance_model.profiling_database.geometry.points import RegimeKey
+from tensor_cast.performance_model.profiling_database.mapping.op_mapping import OperatorEntry
 from tensor_cast.performance_model.profiling_database.paths.request_grouping import (
     Grouping,
     leaf_grouping,
     row_grouping,
 )
-from tensor_cast.performance_model.profiling_database.points import RegimeKey
+from tensor_cast.performance_model.profiling_database.tables.kernel_table import TensorTable
 
 __all__ = ["SparsePlace", "drop_unit_dims", "leaf_place", "row_place"]
 

@@ -1,0 +1,1 @@
+"""What a run tells: rows, a verdict in one line, files, drawings."""

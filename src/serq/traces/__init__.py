@@ -1,0 +1,1 @@
+"""Traces: replayed by a program, or converted from published forms."""

@@ -1,0 +1,1 @@
+"""GPU tables: readers, and what their columns mean."""

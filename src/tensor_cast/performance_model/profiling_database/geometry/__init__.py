@@ -1,0 +1,1 @@
+"""Points of a regime: slices, simplices, lattices."""

@@ -1,0 +1,1 @@
+"""What a database's YAML says: operators to kernels, and the layout of column tables."""

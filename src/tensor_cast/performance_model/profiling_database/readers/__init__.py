@@ -1,1 +1,0 @@
-"""Files to kernel tables: one module per file format, each ending in a load report."""

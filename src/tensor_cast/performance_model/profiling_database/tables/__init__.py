@@ -1,0 +1,1 @@
+"""Measured rows of one kernel each: Ascend and communication CSV files, read, stored and written."""
