@@ -87,14 +87,14 @@ def _collective(context: ExactContext, leaf: LeafOp, kernel: str) -> QueryResult
     width = 2.0 if left.dtype in _QUANTISED_INPUT else stored_bytes(left.dtype)
     if width is None:
         return Miss(MissReason.DTYPE_UNMAPPED, left.dtype, {"hint": f"the bytes of {left.dtype} are not known"})
-    size = int(_products(left, right) * width)
+    size = int(_products(left, right, packed="_int4" in leaf.name) * width)
     return lookup_message(context, kernel, Message(size, group, _summed_dtype(leaf, left), (left.shape, right.shape)))
 
 
-def _products(left: TensorSpec, right: TensorSpec) -> int:
-    """How many values a product of `(..., M, K)` and `(K, N)` or `(N, K)` has; K may be packed, two values in one."""
+def _products(left: TensorSpec, right: TensorSpec, *, packed: bool) -> int:
+    """How many values a product of `(..., M, K)` and `(K, N)` or `(N, K)` has; packed weights hold two of K in one."""
     reduced = left.shape[-1]
-    if right.rank < 2 or reduced in (right.shape[-2], 2 * right.shape[-2]):
+    if right.rank < 2 or reduced == right.shape[-2] * (1 + packed):
         return math.prod(left.shape[:-1]) * right.shape[-1]
     return math.prod(left.shape[:-1]) * right.shape[-2]
 

@@ -24,12 +24,7 @@ from tensor_cast.performance_model.profiling_database.exact.context import (
     rescaled,
     tables_lacking,
 )
-from tensor_cast.performance_model.profiling_database.exact.low_precision import (
-    PRODUCTS,
-    contradiction,
-    output_agreement,
-    weight_forms,
-)
+from tensor_cast.performance_model.profiling_database.exact.low_precision import output_agreement, spellings
 from tensor_cast.performance_model.profiling_database.exact.matching import InputRule, Rank
 from tensor_cast.performance_model.profiling_database.exact.row_index import Accept, RowMatch
 from tensor_cast.performance_model.profiling_database.mapping.op_mapping import OperatorEntry
@@ -49,14 +44,10 @@ def lookup_compute(
     context: ExactContext, leaf: LeafOp, kernels: tuple[str, ...], input_count: int | None
 ) -> QueryResult | Miss:
     """The best row of the first kernel that has one."""
-    if leaf.name not in PRODUCTS:
-        return _lookup_form(context, leaf, leaf, kernels, input_count)
-    wrong = contradiction(leaf)
-    found: QueryResult | Miss = Miss(
-        MissReason.SHAPE_MISMATCH,
-        details={"attempted_kernel_types": list(kernels), **(wrong or {"cause": "packed_weight_unreadable"})},
-    )
-    for form in () if wrong else weight_forms(leaf):
+    forms = spellings(leaf)
+    if isinstance(forms, dict):
+        return Miss(MissReason.SHAPE_MISMATCH, details={"attempted_kernel_types": list(kernels), **forms})
+    for form in forms:
         found = _lookup_form(context, leaf, form, kernels, input_count)
         if isinstance(found, QueryResult):
             break

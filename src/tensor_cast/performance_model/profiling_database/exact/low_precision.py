@@ -22,11 +22,11 @@ __all__ = [
     "PRODUCTS",
     "QUANTISERS",
     "cache_precision",
-    "contradiction",
     "contradicts",
     "low_precision",
     "output_agreement",
     "quantised_to",
+    "spellings",
     "weight_forms",
 ]
 
@@ -72,6 +72,16 @@ def contradicts(operator: str, left: str, right: str) -> bool:
     """Whether database dtypes are not those that the operator multiplies: an FP8 product of INT8 matrices is none."""
     wanted = PRODUCTS.get(operator, ("", ""))
     return not (left.startswith(wanted[0]) and right.startswith(wanted[1]))
+
+
+def spellings(leaf: LeafOp) -> tuple[LeafOp, ...] | dict[str, Any]:
+    """The call as rows may have recorded it, the likeliest first; else the details of a miss, with its `cause`.
+
+    One spelling for all but products of low precision.
+    """
+    if leaf.name not in PRODUCTS:
+        return (leaf,)
+    return contradiction(leaf) or weight_forms(leaf) or {"cause": "packed_weight_unreadable"}
 
 
 def contradiction(leaf: LeafOp) -> dict[str, Any]:

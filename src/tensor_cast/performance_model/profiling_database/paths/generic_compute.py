@@ -13,9 +13,8 @@ from tensor_cast.performance_model.profiling_database.data_source import Miss, M
 from tensor_cast.performance_model.profiling_database.exact.context import ExactContext, dtypes_lacking
 from tensor_cast.performance_model.profiling_database.exact.low_precision import (
     QUANTISERS,
-    contradiction,
     quantised_to,
-    weight_forms,
+    spellings,
 )
 from tensor_cast.performance_model.profiling_database.exact.matching import normalised_forms
 from tensor_cast.performance_model.profiling_database.geometry.points import RegimeKey
@@ -110,16 +109,17 @@ class GenericComputePath(OperatorPath):
 
     def _forms(self, leaf: LeafOp, entry: OperatorEntry, kernel: str) -> list[tuple[TensorSpec, ...]] | dict[str, Any]:
         """The inputs as rows may hold them, or the details of the miss."""
-        if wrong := contradiction(leaf):
-            return wrong
+        spelt = spellings(leaf)
+        if isinstance(spelt, dict):
+            return spelt
         forms: list[tuple[TensorSpec, ...]] = []
-        for spelled in weight_forms(leaf):
+        for spelled in spelt:
             tensors = leaf_tensors(spelled, entry.tc_input_count, strict=self.strict)
             if tensors is None:
                 hint = dtypes_lacking(spelled.tensors[: entry.tc_input_count], strict=self.strict)
                 return _unavailable(kernel, str(MissReason.GENERIC_COMPUTE_DTYPE_UNAVAILABLE), hint).details
             forms += normalised_forms(kernel, tensors)
-        return forms or {"cause": "packed_weight_unreadable"}
+        return forms
 
     def candidate(
         self, table: TensorTable, row: int, entry: OperatorEntry, policy: KernelPolicy, view: str = ""

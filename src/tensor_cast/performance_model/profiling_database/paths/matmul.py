@@ -10,7 +10,7 @@ from tensor_cast.operators.leaf import LeafOp
 from tensor_cast.operators.tensor import Shape, TensorSpec
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
 from tensor_cast.performance_model.profiling_database.exact.context import ExactContext, dtypes_lacking
-from tensor_cast.performance_model.profiling_database.exact.low_precision import contradiction, weight_forms
+from tensor_cast.performance_model.profiling_database.exact.low_precision import spellings
 from tensor_cast.performance_model.profiling_database.exact.matching import dtype_key
 from tensor_cast.performance_model.profiling_database.geometry.points import RegimeKey
 from tensor_cast.performance_model.profiling_database.interpolation_index import CandidateGroup
@@ -127,8 +127,10 @@ class MatmulPath(OperatorPath):
         table: TensorTable | ColumnTable,
         policy: KernelPolicy,
     ) -> tuple[Target, ...] | Miss:
-        spelled = () if contradiction(leaf) else weight_forms(leaf)
-        tensors = leaf_tensors(spelled[0], entry.tc_input_count, strict=self.strict) if spelled else None
+        spelt = spellings(leaf)
+        if isinstance(spelt, dict):
+            return Miss(MissReason.TARGET_UNAVAILABLE, table.kernel, spelt)
+        tensors = leaf_tensors(spelt[0], entry.tc_input_count, strict=self.strict)
         product = self._product(table.kernel, tensors)
         if tensors is None or product is None:
             shapes = " and ".join(str(spec.shape) for spec in leaf.tensors[:2]) or "no tensors"
