@@ -48,9 +48,13 @@ for line in open(sys.argv[1], encoding="utf-8"):
     except Exception as error:
         print(json.dumps(["raises", repr(error)]))
         continue
-    known = {k: v for k, v in answer.details.items() if k in ("kernel_type", "axes", "candidate_points", "synthetic")}
-    said = [repr(answer.latency_us), answer.source, known] if hasattr(answer, "latency_us") else [None, answer.code, {}]
-    print(json.dumps(said, default=list))
+    keys = list(answer.details) if sys.argv[2] else ["kernel_type", "axes", "candidate_points", "synthetic"]
+    known = {key: answer.details[key] for key in keys if key in answer.details}
+    if hasattr(answer, "latency_us"):
+        said = [repr(answer.latency_us), answer.source, known, repr(answer.shape_match_info) if sys.argv[2] else ""]
+    else:
+        said = [None, answer.code, known if sys.argv[2] else {}]
+    print(json.dumps(said, default=list, sort_keys=True))
 """
 _RUN: Final = """
 import json, sys
@@ -113,10 +117,10 @@ def _coordinate(drawn: random.Random, values: Sequence[int]) -> int:
     return drawn.choice(values) if drawn.random() < 0.7 else drawn.randint(1, max(1, values[-1]))
 
 
-def answers(checkout: Path, code: str, argument: Path) -> list[str]:
+def answers(checkout: Path, code: str, argument: Path, more: str = "") -> list[str]:
     """What the code prints on the sources of a checkout, line by line."""
     environment = {**os.environ, "PYTHONPATH": str(checkout / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "-P", "-c", code, str(argument)]
+    command = [sys.executable, "-P", "-c", code, str(argument), more]
     ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if ran.returncode:
         raise SystemExit(f"{checkout}: {ran.stderr[-2000:]}")
@@ -138,13 +142,17 @@ def main() -> int:
     parser.add_argument("new", type=Path)
     parser.add_argument("--count", type=int, default=20_000, help="random lookups on GPU tables")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--details", action="store_true", help="compare everything an answer says, not only its numbers"
+    )
     parser.add_argument("--programs", type=Path, default=PROGRAMS)
     given = parser.parse_args()
+    more = "details" if given.details else ""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "questions.jsonl"
         asked = [json.dumps(item) for item in questions(Path(folder) / "demo", given.count, given.seed)]
         file.write_text("\n".join(asked) + "\n", encoding="utf-8")
-        wrong = compared("lookups", asked, *(answers(place, _ANSWER, file) for place in (given.old, given.new)))
+        wrong = compared("lookups", asked, *(answers(place, _ANSWER, file, more) for place in (given.old, given.new)))
     if given.programs.is_dir():
         runs = [answers(place, _RUN, given.programs) for place in (given.old, given.new)]
         wrong += compared("programs", runs[0], *runs)
