@@ -18,6 +18,8 @@ FLOORS = {
         "tensor_cast.files",
         "tensor_cast.devices",
         "tensor_cast.operators",
+        f"{DATABASE}.reasons",
+        f"{DATABASE}.evidence",
         f"{DATABASE}.data_source",
         f"{DATABASE}.mapping",
         f"{DATABASE}.tables",

@@ -19,6 +19,7 @@ from tensor_cast.performance_model.profiling_database.columns.aiconfigurator imp
     find_gpu_databases,
 )
 from tensor_cast.performance_model.profiling_database.database import ProfilingDatabase
+from tensor_cast.performance_model.profiling_database.evidence import row_details
 from tensor_cast.performance_model.profiling_database.mapping.op_mapping import load_op_mapping
 from tensor_cast.performance_model.profiling_database.tables.kernel_table import ColumnTable
 
@@ -93,7 +94,7 @@ def test_milliseconds_become_microseconds_once(tmp_path: Path) -> None:
     assert table.axes["N"].tolist() == [64.0, 64.0]
     assert table.fact_names == ("quant",)
     assert table.regime_keys == (("bfloat16",),)
-    assert table.row_meta(1) == {
+    assert row_details(table.row_ref(1)) == {
         "file": "gpu1/gemm/vllm/1.0/gemm_perf.parquet",
         "row": 1,
         "latency_us": 3.0,
@@ -176,7 +177,7 @@ def test_close_repeats_merge_to_their_median(tmp_path: Path) -> None:
     assert table.repeat_counts.tolist() == [3]
     assert table.spread.tolist() == [pytest.approx(1.1)]
     assert not table.ambiguous.any()
-    assert table.row_meta(0)["row"] == 0
+    assert row_details(table.row_ref(0))["row"] == 0
     assert open_tables(tmp_path).report("QuantMatmul").repeats_merged == 2
 
 
@@ -222,7 +223,9 @@ def test_dynamic_quantisation_is_the_sum_of_both_tables(tmp_path: Path) -> None:
     assert isinstance(table, ColumnTable)
     assert table.latency_us.tolist() == [6.0, 6.0]
     assert table.axes["M"].tolist() == [1.0, 2.0]
-    assert table.row_meta(0)["file"].startswith("gpu1/quantize/vllm/1.0/computescale_perf.parquet (+ scale_matrix_perf")
+    assert row_details(table.row_ref(0))["file"].startswith(
+        "gpu1/quantize/vllm/1.0/computescale_perf.parquet (+ scale_matrix_perf"
+    )
     report = database.report("DynamicQuant")
     assert dict(report.rejected) == {"added_coordinate_missing": 2}
     assert "the difference was zero in 1 rows" in report.notes

@@ -10,6 +10,7 @@ import pytest
 from support import row, write_table
 from tensor_cast import TensorSpec
 from tensor_cast.errors import DataFileError
+from tensor_cast.performance_model.profiling_database.evidence import row_details
 from tensor_cast.performance_model.profiling_database.exact.attention import integer_cell
 from tensor_cast.performance_model.profiling_database.tables.ascend_csv import WHOLE_COLUMNS, read_tensor_table
 from tensor_cast.performance_model.profiling_database.tables.communication_csv import read_communication_table
@@ -208,7 +209,7 @@ def test_each_row_takes_the_preferred_column_then_the_others_in_order(tmp_path: 
         (2.0, PROFILING, "fallback_column"),
         (3.0, PLAIN, "fallback_column"),
     ]
-    assert read.row_meta(1, read.exact_latency) == {
+    assert row_details(read.row_ref(1, read.exact_latency)) == {
         "file": "Kernel.csv",
         "line": 3,
         "row_index": 1,

@@ -17,6 +17,7 @@ from tensor_cast.performance_model.profiling_database.catalogue import open_data
 from tensor_cast.performance_model.profiling_database.columns.aiconfigurator import (
     find_gpu_databases,
 )
+from tensor_cast.performance_model.profiling_database.evidence import row_details
 from tensor_cast.performance_model.profiling_database.tables.kernel_table import ColumnTable
 
 pq = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
@@ -151,7 +152,7 @@ def test_real_products_keep_their_grid() -> None:
     raw = pq.ParquetFile(REAL / "h200_sxm/gemm/vllm/0.24.0/gemm_perf.parquet").read()
     for row in (0, 50_000, 107_224):
         line = raw.slice(row, 1).to_pylist()[0]
-        assert table.row_meta(row)["row"] == row
+        assert row_details(table.row_ref(row))["row"] == row
         assert table.latency_us[row] == pytest.approx(line["latency"] * 1000, rel=1e-15)
         assert [table.axes[axis][row] for axis in "MKN"] == [line["m"], line["k"], line["n"]]
         assert table.regime_keys[table.regime_codes[row]] == (line["gemm_dtype"],)

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Final
 
-from tensor_cast.performance_model.profiling_database.geometry.points import PointSet, RegimeKey
+from tensor_cast.performance_model.profiling_database.evidence import RegimeKey
+from tensor_cast.performance_model.profiling_database.geometry.points import PointSet
 from tensor_cast.performance_model.profiling_database.interpolation_index import (
     CandidateGroup,
     CandidateIndex,

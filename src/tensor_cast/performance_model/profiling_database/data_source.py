@@ -12,6 +12,8 @@ from typing import Any, Final, Protocol
 
 from tensor_cast.operators.leaf import LeafOp
 from tensor_cast.operators.records import OperatorRecord
+from tensor_cast.performance_model.profiling_database.evidence import Evidence, evidence_details
+from tensor_cast.performance_model.profiling_database.reasons import MissReason, QuerySource
 
 __all__ = [
     "DataSourcePerformanceModel",
@@ -25,100 +27,6 @@ __all__ = [
 ]
 
 _MANY_VALUES: Final = 12
-
-
-class QuerySource(StrEnum):
-    """Where a latency comes from.  EXTRAPOLATED exists for compatibility and is never produced."""
-
-    MEASURED = "MEASURED"
-    INTERPOLATED = "INTERPOLATED"
-    EXTRAPOLATED = "EXTRAPOLATED"
-    PARTIAL = "PARTIAL"
-
-
-class MissReason(StrEnum):
-    """Why the data cannot answer.  The texts are stable and machine readable."""
-
-    # mapping and mode
-    UNMAPPED = "unmapped"
-    LOOKUP_MISS = "lookup_miss"
-    KERNEL_TYPE_MISSING = "compute_kernel_type_missing"
-    QUERY_MODE_UNKNOWN = "query_mode_unknown"
-    COMPUTE_SUBCATEGORY_UNKNOWN = "compute_subcategory_unknown"
-    WRAPPER_UNMAPPED = "wrapper_unmapped"
-    WRAPPER_NOT_APPLICABLE = "wrapper_not_applicable"
-    WRAPPER_COMMUNICATION_OWNED_BY_BASE = "wrapper_communication_owned_by_base"
-    WRAPPER_COMPOSITE_OWNED_UPSTREAM = "wrapper_composite_owned_upstream"
-    WRAPPER_INTERPOLATION_FAILED = "wrapper_interpolation_failed"
-    # tables
-    CSV_NOT_FOUND = "csv_not_found"
-    CSV_FORMAT_RAW = "csv_format_raw"
-    COMPUTE_CSV_NOT_FOUND = "compute_csv_not_found"
-    # exact lookup
-    SHAPE_MISMATCH = "shape_mismatch"
-    INPUT_COUNT_MISMATCH = "input_count_mismatch"
-    INVALID_ARGS = "invalid_args"
-    INSUFFICIENT_ARGS = "insufficient_args"
-    QUERY_NOT_TENSOR = "query_not_tensor"
-    DTYPE_UNMAPPED = "dtype_unmapped"
-    Q_SHAPE_NORMALIZE_FAILED = "q_shape_normalize_failed"
-    MISSING_SEQ_LENS = "missing_seq_lens"
-    INVALID_SEQ_LENS = "invalid_seq_lens"
-    ELEMENTWISE_OUTPUT_SHAPE_MISMATCH = "elementwise_output_shape_mismatch"
-    EP_SIZE_NOT_CONFIGURED = "ep_size_not_configured"
-    NO_SUB_KERNELS = "no_sub_kernels"
-    DECOMPOSE_FAILED = "decompose_failed"
-    SUB_KERNEL_MISS = "sub_kernel_miss"
-    COMM_SUB_KERNEL_MISS = "comm_sub_kernel_miss"
-    ATTENTION_SUB_KERNEL_MISS = "attention_sub_kernel_miss"
-    # targets
-    TARGET_UNAVAILABLE = "target_unavailable"
-    COMPUTE_TARGET_UNAVAILABLE = "compute_target_unavailable"
-    SEMANTIC_FIELD_MISSING = "semantic_field_missing"
-    REQUEST_LENGTHS_NOT_UNIFORM = "request_lengths_not_uniform"
-    PHASE_NOT_MEASURED = "phase_not_measured"
-    KERNEL_VARIANT_AMBIGUOUS = "kernel_variant_ambiguous"
-    GENERIC_COMPUTE_OUTPUT_SHAPE_UNAVAILABLE = "generic_compute_output_shape_unavailable"
-    GENERIC_COMPUTE_OUTPUT_NUMEL_MULTI_OUTPUT_UNSUPPORTED = "generic_compute_output_numel_multi_output_unsupported"
-    GENERIC_COMPUTE_OUTPUT_SHAPE_INVALID = "generic_compute_output_shape_invalid"
-    GENERIC_COMPUTE_INPUT_SHAPE_UNAVAILABLE = "generic_compute_input_shape_unavailable"
-    GENERIC_COMPUTE_DTYPE_UNAVAILABLE = "generic_compute_dtype_unavailable"
-    ATTENTION_INDEX_UNAVAILABLE = "attention_index_unavailable"
-    ATTENTION_TARGET_UNAVAILABLE = "attention_target_unavailable"
-    ATTENTION_SPARSE_MODE_UNKNOWN = "attention_sparse_mode_unknown"
-    ATTENTION_INPUT_LAYOUT_UNAVAILABLE = "attention_input_layout_unavailable"
-    ELEMENTWISE_OUTPUT_UNAVAILABLE = "elementwise_output_unavailable"
-    ELEMENTWISE_INPUT_SIGNATURE_UNAVAILABLE = "elementwise_input_signature_unavailable"
-    MOE_FUSED_TARGET_UNEXTRACTABLE = "moe_fused_target_unextractable"
-    TOPK_UNEXTRACTABLE = "topk_unextractable"
-    # regimes
-    REGIME_KEY_UNMATCHED = "regime_key_unmatched"
-    AMBIGUOUS_DUPLICATE_COORDINATE = "ambiguous_duplicate_coordinate"
-    BATCH_AXIS_UNCONSTRAINED = "batch_axis_unconstrained"
-    # geometry
-    MISSING_TARGET_AXIS = "missing_target_axis"
-    INTERPOLATION_DIM_DISABLED = "interpolation_dim_disabled"
-    INSUFFICIENT_FILTERED_CANDIDATES = "insufficient_filtered_candidates"
-    OUTSIDE_AXIS_BOUNDARY = "outside_axis_boundary"
-    BOUNDARY_POINT_MISSING = "boundary_point_missing"
-    GRID_STRUCTURE_REJECTED = "grid_structure_rejected"
-    LATENCY_GUARD_REJECTED = "latency_guard_rejected"
-    BEYOND_MEASURED_FRONTIER = "beyond_measured_frontier"
-    KERNEL_VARIANT_CHANGES = "kernel_variant_changes"
-    GRIDDATA_FAILED = "griddata_failed"
-    SCIPY_UNAVAILABLE = "scipy_unavailable"
-    INVALID_ARRAY_RANK = "invalid_array_rank"
-    POINT_SHAPE_MISMATCH = "point_shape_mismatch"
-    INSUFFICIENT_POINTS = "insufficient_points"
-    NON_FINITE_INPUT = "non_finite_input"
-    DEGENERATE_POINT_CLOUD = "degenerate_point_cloud"
-    SCIPY_EXCEPTION = "scipy_exception"
-    EMPTY_RESULT = "empty_result"
-    OUTSIDE_CONVEX_HULL = "outside_convex_hull"
-    # one per path, after every kernel and group failed
-    CANDIDATE_GROUP_FAILED = "candidate_group_failed"
-    COMPUTE_MULTIDIM_INTERPOLATION_FAILED = "compute_multidim_interpolation_failed"
-    ATTENTION_CANDIDATE_GROUP_FAILED = "attention_candidate_group_failed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,10 +60,10 @@ def _listed(info: ShapeMatchInfo | SubKernelShapeInfo) -> None:
         object.__setattr__(info, name, [list(shape) for shape in getattr(info, name)])
 
 
-class Evidence(Protocol):
-    """What an answer rests on, put together when somebody reads it: most answers are used for their latency alone."""
+class Basis(Protocol):
+    """What an answer was found in, read when somebody asks: most answers are used for their latency alone."""
 
-    def details(self) -> Mapping[str, Any]: ...
+    def evidence(self) -> Evidence: ...
 
     def info(self) -> ShapeMatchInfo: ...
 
@@ -173,11 +81,11 @@ class QueryResult:
     details: dict[str, Any] = field(default_factory=dict, hash=False)
     shape_match_info: ShapeMatchInfo | None = field(default=None, hash=False)
     sub_kernel_shapes: tuple[SubKernelShapeInfo, ...] | None = field(default=None, hash=False)
-    _evidence: Evidence | None = field(default=None, init=False, repr=False, compare=False)
+    _basis: Basis | None = field(default=None, init=False, repr=False, compare=False)
 
     @classmethod
-    def later(cls, latency_us: float, confidence: float, source: QuerySource, evidence: Evidence) -> QueryResult:
-        """A result whose details and shapes are read from the evidence the first time they are asked for.
+    def later(cls, latency_us: float, confidence: float, source: QuerySource, basis: Basis) -> QueryResult:
+        """A result whose details and shapes are read from its basis the first time they are asked for.
 
         One object beside the result: with more, the collector's walks cost more than the answers.
         """
@@ -187,14 +95,19 @@ class QueryResult:
         put(made, "confidence", confidence)
         put(made, "source", source)
         put(made, "sub_kernel_shapes", None)
-        put(made, "_evidence", evidence)
+        put(made, "_basis", basis)
         return made
+
+    @property
+    def evidence(self) -> Evidence | None:
+        """What the answer rests on, typed; None for sums, and for results that came through `pickle` or by hand."""
+        return None if self._basis is None else self._basis.evidence()
 
     def __getattr__(self, name: str) -> Any:
         if name not in ("details", "shape_match_info"):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        evidence = object.__getattribute__(self, "_evidence")
-        value = jsonable(evidence.details()) if name == "details" else evidence.info()
+        basis = object.__getattribute__(self, "_basis")
+        value = jsonable(evidence_details(basis.evidence())) if name == "details" else basis.info()
         object.__setattr__(self, name, value)
         return value
 

@@ -7,25 +7,41 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from tensor_cast.errors import how_to_install
-from tensor_cast.performance_model.profiling_database.data_source import MissReason
-from tensor_cast.performance_model.profiling_database.geometry.slices import Attempt, Found, Pick
-from tensor_cast.performance_model.profiling_database.interpolation_index import CandidateGroup
-from tensor_cast.performance_model.profiling_database.paths.path import Target
-from tensor_cast.performance_model.profiling_database.tables.kernel_table import ColumnTable, TensorTable, suspect_rows
+from tensor_cast.performance_model.profiling_database.evidence import (
+    Attempt,
+    Interval,
+    Neighbourhood,
+    RowRef,
+    merged_rows,
+)
+from tensor_cast.performance_model.profiling_database.geometry.slices import Found, Method, Pick
+from tensor_cast.performance_model.profiling_database.interpolation_index import CandidateGroup, CandidateIndex
+from tensor_cast.performance_model.profiling_database.paths.path import OperatorPath, Target
+from tensor_cast.performance_model.profiling_database.reasons import MissReason
+from tensor_cast.performance_model.profiling_database.tables.kernel_table import ColumnTable, TensorTable
 
 __all__ = [
+    "AMBIGUOUS",
+    "Agreeing",
+    "Failure",
     "KernelAttempt",
     "deciding_attempt",
     "decisive_attempt",
-    "found_details",
+    "found_rows",
+    "kernel_failure",
     "kernels_that_ran",
     "measured_spans",
     "miss_details",
+    "neighbourhood",
+    "other_regime",
+    "row_numbers",
+    "row_ref",
     "rows_that_disagree",
     "shape_rule",
+    "unknown_fact",
 ]
 
 _MANY_ROWS: Final = 16
@@ -55,6 +71,15 @@ class KernelAttempt:
         return {"kernel_type": self.kernel, "status": str(self.reason), **self.details}
 
 
+class Failure(NamedTuple):
+    """What was tried for a target in one group of rows, to no avail."""
+
+    target: Target
+    attempts: tuple[Attempt, ...]
+    group: CandidateGroup
+    pick: Pick = Pick()
+
+
 def decisive_attempt(attempts: Sequence[KernelAttempt]) -> KernelAttempt | None:
     """The kernel whose reason is reported: the one that got furthest, the first in mapping order among equals."""
     return max(attempts, key=lambda attempt: attempt.depth, default=None)
@@ -80,6 +105,7 @@ def _telling(attempt: Attempt) -> int:
     return 3 if reason is MissReason.OUTSIDE_AXIS_BOUNDARY else 4
 
 
+AMBIGUOUS = (MissReason.AMBIGUOUS_DUPLICATE_COORDINATE, MissReason.KERNEL_VARIANT_AMBIGUOUS)
 _OPEN: Final = (MissReason.KERNEL_VARIANT_AMBIGUOUS, MissReason.KERNEL_VARIANT_CHANGES)
 _RANKED: Final[Mapping[MissReason, int]] = {
     MissReason.SCIPY_UNAVAILABLE: 6,
@@ -90,97 +116,50 @@ _RANKED: Final[Mapping[MissReason, int]] = {
 }
 
 
-def shape_rule(found: Found, transformed: bool) -> str:
+def shape_rule(place: Neighbourhood) -> str:
     """The rule recorded in `shape_match_info`."""
-    if found.method == "exact_coordinate":
+    if place.method == "exact_coordinate":
         return "exact_coordinate"
-    family = {"linear_1d": "linear", "griddata_linear": "griddata_linear"}.get(found.method, found.method)
-    return f"interpolated_{found.dim}d_{family}" + ("_sqrt" if transformed else "")
+    family = {"linear_1d": "linear", "griddata_linear": "griddata_linear"}.get(place.method, place.method)
+    return f"interpolated_{place.dim}d_{family}" + ("_sqrt" if place.rooted else "")
 
 
-def found_details(
-    found: Found, target: Target, group: CandidateGroup, table: TensorTable | ColumnTable, transform: str | None
-) -> dict[str, Any]:
-    """Everything an answer rests on."""
+def neighbourhood(found: Found, target: Target, group: CandidateGroup, rooted: bool) -> Neighbourhood:
+    """Where the target lies among the points that answered it."""
     merged = found.merged
-    coordinates = [merged.coordinates[vertex].tolist() for vertex in found.vertices]
-    asked = [target.axes[axis] for axis in found.axes]
-    transformed = transform is not None and "seq" in found.axes and found.dim > 0
-    details: dict[str, Any] = {
-        "kernel_type": table.kernel,
-        "method": found.method + ("_sqrt" if transformed else ""),
-        "interpolation_dim": found.dim,
-        "axes": list(found.axes),
-        "target": dict(zip(found.axes, asked, strict=True)),
-        "axis_boundary": {
-            axis: [min(c[i] for c in coordinates), max(c[i] for c in coordinates)] for i, axis in enumerate(found.axes)
-        },
-        "candidate_points": [dict(zip(found.axes, c, strict=True)) for c in coordinates],
-        "candidate_count": merged.filtered,
-        "exact_fields": dict(group.regime_key),
-        "effective_filters": [axis for axis in target.axes if axis not in found.axes],
-        "unfiltered_due_to_missing_axis": [],
-        "exact_coordinate_match": any(c == asked for c in coordinates),
-        "matched_row_meta": [row for vertex in found.vertices for row in _vertex_rows(found, vertex, table)],
-    }
-    if found.dim == 1 and len(found.vertices) == 1:
-        details["exact_axis_value"] = True
-    if found.dim > 1:
-        details["simplex"] = {
-            "simplex_vertex_indices": list(found.vertices),
-            "barycentric_weights": list(found.weights),
-        }
-        details["grid_quality"] = {"unique_point_count": len(merged.usable), "filtered_point_count": merged.filtered}
-    if transformed:
-        details |= _untransformed(found, asked, coordinates)
-    if isinstance(table, TensorTable) and (layout := table.source_layout(_rows(found))):
-        details["source_layout"] = layout
-    if suspect := suspect_rows(details["matched_row_meta"]):
-        details["suspect_row"] = suspect
-    if found.attempts:
-        details["attempts"] = [attempt.to_details() for attempt in found.attempts]
-    return details
+    return Neighbourhood(
+        found.method,
+        found.dim,
+        found.axes,
+        tuple(target.axes[axis] for axis in found.axes),
+        tuple(merged.places[vertex] for vertex in found.vertices),
+        tuple(found.weights),
+        tuple(found.vertices),
+        group.regime_key,
+        tuple(axis for axis in target.axes if axis not in found.axes),
+        merged.filtered,
+        len(merged.usable),
+        rooted,
+    )
 
 
-def _rows(found: Found) -> list[int]:
+def found_rows(found: Found, table: TensorTable | ColumnTable) -> tuple[RowRef, ...]:
+    """One reference for each vertex of an answer."""
+    merged = found.merged
+    return tuple(
+        merged_rows([row_ref(table, row) for row in merged.members(vertex).tolist()], float(merged.values[vertex]))
+        for vertex in found.vertices
+    )
+
+
+def row_numbers(found: Found) -> list[int]:
     """Every row behind an answer."""
     return [row for vertex in found.vertices for row in found.merged.members(vertex).tolist()]
 
 
-def _vertex_rows(found: Found, vertex: int, table: TensorTable | ColumnTable) -> list[dict[str, Any]]:
-    merged = found.merged
-    rows = merged.members(vertex).tolist()
-    meta = _row_meta(table, rows[0])
-    if len(rows) == 1:
-        return [meta]
-    latencies = merged.member_latencies(vertex)
-    meta |= {
-        "aggregation": "median",
-        "latency_us": float(merged.values[vertex]),
-        "duplicate_count": len(rows),
-        "duplicate_row_indices": rows[:_MANY_ROWS],
-        "duplicate_row_meta": [_row_meta(table, row) for row in rows[:_MANY_ROWS]],
-        "duplicate_latency_min_us": float(latencies.min()),
-        "duplicate_latency_max_us": float(latencies.max()),
-        "duplicate_latency_std_us": float(latencies.std()),
-    }
-    return [meta]
-
-
-def _row_meta(table: TensorTable | ColumnTable, row: int) -> dict[str, Any]:
-    if isinstance(table, ColumnTable):
-        return table.row_meta(row)
-    return table.row_meta(row, table.candidate_latency)
-
-
-def _untransformed(found: Found, asked: list[float], coordinates: list[list[float]]) -> dict[str, Any]:
-    at = found.axes.index("seq")
-    lengths = [round(c[at] ** 2) for c in coordinates]
-    return {
-        "axis_transform": "sqrt(seq)",
-        "target_pre_transform": {"seq": round(asked[at] ** 2)},
-        "axis_boundary_pre_transform": {"seq": [min(lengths), max(lengths)]},
-    }
+def row_ref(table: TensorTable | ColumnTable, row: int) -> RowRef:
+    """A row by the latency that interpolation uses."""
+    return table.row_ref(row) if isinstance(table, ColumnTable) else table.row_ref(row, table.candidate_latency)
 
 
 def miss_details(kernels: Sequence[str], attempts: Sequence[KernelAttempt]) -> dict[str, Any]:
@@ -212,6 +191,65 @@ def miss_details(kernels: Sequence[str], attempts: Sequence[KernelAttempt]) -> d
     return details
 
 
+def unknown_fact(kernel: str, target: Target, unknown: dict[str, set[Any]]) -> KernelAttempt:
+    """A strict question that leaves open in what the rows differ."""
+    name, values = next(iter(unknown.items()))
+    held = ", ".join(sorted(str(value) for value in values))
+    details = {"hint": f"rows differ in {name} ({held}): say which", "subject_field": name}
+    return KernelAttempt(kernel, MissReason.SEMANTIC_FIELD_MISSING, details, target)
+
+
+def other_regime(
+    table: TensorTable | ColumnTable,
+    index: CandidateIndex,
+    target: Target,
+    required: frozenset[str],
+    extra: frozenset[str],
+) -> KernelAttempt:
+    """No row agrees: in what the nearest differ, or why none can be used."""
+    details: dict[str, Any] = {
+        "rejected_rows": dict(index.rejected),
+        "usable_points": index.usable_points,
+        "nearest_regime_differs_in": index.nearest_mismatch(target.regime, extra, required),
+    }
+    if not index.usable_points:
+        counts = ", ".join(f"{reason} {count}" for reason, count in index.rejected.items())
+        details["hint"] = f"no usable row in {table.report.source}" + (f": {counts}" if counts else "")
+    return KernelAttempt(table.kernel, MissReason.REGIME_KEY_UNMATCHED, details, target)
+
+
+class Agreeing(NamedTuple):
+    """A target, and the groups of a table that agree with it."""
+
+    table: TensorTable | ColumnTable
+    target: Target
+    groups: Sequence[CandidateGroup]
+
+
+def kernel_failure(
+    path: OperatorPath, method: Method, index: CandidateIndex, agreeing: Agreeing, failed: list[Failure]
+) -> KernelAttempt:
+    """Rows agree, but none is at the target or around it; told of the target as the deciding attempt saw it."""
+    deciding = deciding_attempt([one.attempts for one in failed])
+    table, groups = agreeing.table, agreeing.groups
+    last = next((one for one in failed if any(attempt is deciding for attempt in one.attempts)), None)
+    seen = agreeing.target if last is None else last.target
+    details: dict[str, Any] = {
+        "rejected_rows": dict(index.rejected),
+        "axis_attempts": [attempt.to_details() for one in failed for attempt in one.attempts],
+    }
+    if deciding is None or not (deciding.measured or deciding.reason in AMBIGUOUS):
+        details["measured_spans"] = measured_spans(groups, seen)
+    if deciding is not None and deciding.reason is MissReason.INTERPOLATION_DIM_DISABLED:
+        policy = f"interpolation_policy.kernel_overrides.{table.kernel}.max_interpolation_dim"
+        details["hint"] = f"{policy} is {method.max_dim} in op_mapping.yaml"
+    elif last is not None and last.attempts[0].reason is MissReason.AMBIGUOUS_DUPLICATE_COORDINATE:
+        details["hint"] = rows_that_disagree(table, last.group, seen, last.pick)
+    details |= kernels_that_ran(table, groups, seen, deciding)
+    reason = path.final_reason if deciding is None else deciding.reason
+    return KernelAttempt(table.kernel, reason, details, seen, deciding)
+
+
 def kernels_that_ran(
     table: TensorTable | ColumnTable, groups: Sequence[CandidateGroup], target: Target, deciding: Attempt | None
 ) -> dict[str, Any]:
@@ -241,13 +279,12 @@ def rows_that_disagree(table: TensorTable | ColumnTable, group: CandidateGroup, 
     at = None if merged is None else merged.positions.get(tuple(target.axes.values()))
     if merged is None or at is None:
         return ""
-    metas = [_row_meta(table, row) for row in merged.members(at).tolist()]
-    names = ",".join(str(meta.get("line", meta.get("row"))) for meta in metas[:_MANY_ROWS])
+    rows = [row_ref(table, row) for row in merged.members(at).tolist()]
+    names = ",".join(str(row.row if row.line is None else row.line) for row in rows[:_MANY_ROWS])
     if isinstance(table, ColumnTable):
-        return f"repeats of {metas[0]['file']}:{names} differ by a factor of {metas[0].get('repeat_spread', 1):.3g}"
-    latencies = [meta["latency_us"] for meta in metas]
-    span = f"{min(latencies):g}..{max(latencies):g} us"
-    return f"{metas[0]['file']}:{names} disagree in request metadata or latency, {span}"
+        return f"repeats of {rows[0].file}:{names} differ by a factor of {rows[0].spread:.3g}"
+    span = Interval.around(row.latency_us for row in rows)
+    return f"{rows[0].file}:{names} disagree in request metadata or latency, {span.low:g}..{span.high:g} us"
 
 
 def _variants_at(group: CandidateGroup, at: Mapping[str, float]) -> set[int]:

@@ -16,19 +16,24 @@ from tensor_cast.performance_model.profiling_database.data_source import (
     ShapeMatchInfo,
 )
 from tensor_cast.performance_model.profiling_database.diagnostics import (
+    AMBIGUOUS,
+    Agreeing,
+    Failure,
     KernelAttempt,
-    deciding_attempt,
     decisive_attempt,
-    found_details,
-    kernels_that_ran,
-    measured_spans,
+    found_rows,
+    kernel_failure,
     miss_details,
-    rows_that_disagree,
+    neighbourhood,
+    other_regime,
+    row_numbers,
     shape_rule,
+    unknown_fact,
 )
+from tensor_cast.performance_model.profiling_database.evidence import Attempt, Evidence
 from tensor_cast.performance_model.profiling_database.exact.context import ExactContext, tables_lacking
-from tensor_cast.performance_model.profiling_database.geometry.slices import CONFIDENCE, Attempt, Found, Method, Pick
-from tensor_cast.performance_model.profiling_database.interpolation_index import CandidateGroup, CandidateIndex
+from tensor_cast.performance_model.profiling_database.geometry.slices import CONFIDENCE, Found, Method, Pick
+from tensor_cast.performance_model.profiling_database.interpolation_index import CandidateGroup, CandidateIndex, Hidden
 from tensor_cast.performance_model.profiling_database.known_facts import open_facts, regime_facts, with_facts
 from tensor_cast.performance_model.profiling_database.many import (
     Reading,
@@ -46,28 +51,19 @@ if TYPE_CHECKING:
 
     FloatArray = NDArray[np.float64]
 
-__all__ = ["InterpolationEngine"]
+__all__ = ["InterpolationEngine", "Question"]
 
 Search = Callable[[OperatorPath, "_Reading", Method], "Found | tuple[Attempt, ...]"]
 
 
-class _Failure(NamedTuple):
-    """What was tried for a target in one group of rows, to no avail."""
-
-    target: Target
-    attempts: tuple[Attempt, ...]
-    group: CandidateGroup
-    pick: Pick = Pick()
-
-
 @dataclass(frozen=True, slots=True)
-class _Question:
-    """One operator on its way through one path."""
+class Question:
+    """One operator on its way through one path; `measured_only` asks for exact coordinates alone."""
 
     path: OperatorPath
     leaf: LeafOp
     entry: OperatorEntry
-    fallback_from: str
+    fallback_from: str = ""
     measured_only: bool = False
 
     def searches(self, target: Target) -> tuple[Search, ...]:
@@ -115,7 +111,7 @@ class InterpolationEngine:
         refused = path.refuses(self._context, leaf, entry)
         if refused is not None:
             return refused
-        question = _Question(path, leaf, entry, fallback_from, measured_only)
+        question = Question(path, leaf, entry, fallback_from, measured_only)
         attempts: list[KernelAttempt] = []
         for kernel in path.kernels(entry):
             outcome = self._kernel(question, kernel)
@@ -123,6 +119,29 @@ class InterpolationEngine:
                 return outcome
             attempts.append(outcome)
         return _miss(question, attempts, self._context.exact_match)
+
+    def targets(self, question: Question, kernel: str) -> tuple[Target, ...] | Miss:
+        """The first half of an answer: where the operator lies in a kernel's table.
+
+        Several targets where rows may have recorded it in several forms; a miss where it lies nowhere.
+        """
+        plan = self._plan_of(question.path, question.entry, kernel)
+        if plan.table is None:
+            return Miss(question.path.table_missing, kernel)
+        return self._targets(question.path, question.leaf, question.entry, plan, plan.table)
+
+    def search(
+        self, question: Question, kernel: str, target: Target, without: Hidden | None = None
+    ) -> QueryResult | KernelAttempt:
+        """The second half: the target among the rows of its regime, exactly or between them.
+
+        `without` leaves points out, as if they had not been measured: the very search that answers questions tells how
+        it would have answered without them.  Raises LookupError for a kernel without a table.
+        """
+        plan = self._plan_of(question.path, question.entry, kernel)
+        if plan.table is None:
+            raise LookupError(f"{kernel} has no table")
+        return self._search(question, plan, plan.table, target, without)
 
     def answer_many(self, path: OperatorPath, leaves: Mapping[int, LeafOp], entry: OperatorEntry, sweep: Sweep) -> None:
         """Answer the sweep's open points as `answer` would one by one.
@@ -133,7 +152,7 @@ class InterpolationEngine:
         if any(path.refuses(self._context, leaf, entry) is not None for leaf in leaves.values()):
             return sweep.doubt()
         for kernel in path.kernels(entry):
-            plan = self._plans.get((entry.name, kernel)) or self._plan(path, entry, kernel)
+            plan = self._plan_of(path, entry, kernel)
             if plan.table is None:
                 continue
             described = {at: self._targets(path, leaf, entry, plan, plan.table) for at, leaf in leaves.items()}
@@ -197,9 +216,9 @@ class InterpolationEngine:
     def _policy(self, entry: OperatorEntry, kernel: str) -> KernelPolicy:
         return self._context.database.mapping.policy(kernel, entry.kernel_type)
 
-    def _kernel(self, question: _Question, kernel: str) -> QueryResult | KernelAttempt:
+    def _kernel(self, question: Question, kernel: str) -> QueryResult | KernelAttempt:
         path, entry = question.path, question.entry
-        plan = self._plans.get((entry.name, kernel)) or self._plan(path, entry, kernel)
+        plan = self._plan_of(path, entry, kernel)
         if plan.table is None:
             lacking = tables_lacking(self._context, (kernel,))
             return KernelAttempt(kernel, path.table_missing, {"table": lacking.pop("tables")[kernel], **lacking})
@@ -208,11 +227,14 @@ class InterpolationEngine:
             return KernelAttempt(kernel, targets.reason, {**targets.details, "subject": targets.subject})
         attempt: KernelAttempt | None = None
         for target in targets:
-            outcome = self._target(question, plan, plan.table, target)
+            outcome = self._search(question, plan, plan.table, target)
             if isinstance(outcome, QueryResult):
                 return outcome
             attempt = outcome if attempt is None else decisive_attempt((attempt, outcome))
         return attempt or KernelAttempt(kernel, path.final_reason, {})
+
+    def _plan_of(self, path: OperatorPath, entry: OperatorEntry, kernel: str) -> _Plan:
+        return self._plans.get((entry.name, kernel)) or self._plan(path, entry, kernel)
 
     def _plan(self, path: OperatorPath, entry: OperatorEntry, kernel: str) -> _Plan:
         table = self._context.database.table(kernel)
@@ -230,8 +252,13 @@ class InterpolationEngine:
             return targets
         return tuple(with_facts(target, leaf, self._context.parallel, plan.facts) for target in targets)
 
-    def _target(
-        self, question: _Question, plan: _Plan, table: TensorTable | ColumnTable, target: Target
+    def _search(
+        self,
+        question: Question,
+        plan: _Plan,
+        table: TensorTable | ColumnTable,
+        target: Target,
+        without: Hidden | None = None,
     ) -> QueryResult | KernelAttempt:
         path = question.path
         index = plan.indexes.get(target.view)
@@ -240,78 +267,76 @@ class InterpolationEngine:
         groups = index.matching(target.regime, plan.extra, path.required(target, table))
         unknown = open_facts(target, groups, plan.facts) if path.strict else {}
         if unknown:
-            return _unknown_fact(table.kernel, target, unknown)
+            return unknown_fact(table.kernel, target, unknown)
         if not groups:
-            return _other_regime(table, index, target, path.required(target, table), plan.extra)
-        failed: list[_Failure] = []
+            return other_regime(table, index, target, path.required(target, table), plan.extra)
+        if without is not None:
+            groups = tuple(thinned for group in groups if len(thinned := group.without(without)))
+        failed: list[Failure] = []
         readings = _readings(path, table, target, groups, failed)
         for search in question.searches(target):
             for reading in readings:
                 outcome = search(path, reading, plan.method)
                 if isinstance(outcome, Found):
                     return self._result(question, reading, outcome)
-                failed.append(_Failure(reading.target, outcome, reading.group, reading.pick))
-                if outcome and outcome[0].reason in _AMBIGUOUS:
-                    return _failed(path, plan.method, index, _Agreeing(table, target, groups), failed[-1:])
-        return _failed(path, plan.method, index, _Agreeing(table, target, groups), failed)
+                failed.append(Failure(reading.target, outcome, reading.group, reading.pick))
+                if outcome and outcome[0].reason in AMBIGUOUS:
+                    return kernel_failure(path, plan.method, index, Agreeing(table, target, groups), failed[-1:])
+        return kernel_failure(path, plan.method, index, Agreeing(table, target, groups), failed)
 
-    def _result(self, question: _Question, reading: _Reading, found: Found) -> QueryResult:
+    def _result(self, question: Question, reading: _Reading, found: Found) -> QueryResult:
         source = QuerySource.MEASURED if found.dim == 0 else QuerySource.INTERPOLATED
-        evidence = _FoundEvidence(self, question, reading, found)
-        return QueryResult.later(found.latency_us, CONFIDENCE[found.dim], source, evidence)
+        return QueryResult.later(
+            found.latency_us, CONFIDENCE[found.dim], source, _Answered(self, question, reading, found)
+        )
 
-    def _info(self, question: _Question, reading: _Reading, found: Found) -> ShapeMatchInfo:
-        transform = self._policy(question.entry, reading.table.kernel).axis_transform
-        places = [found.merged.places[vertex] for vertex in found.vertices]
-        rule = shape_rule(found, transform is not None and "seq" in found.axes)
-        return ShapeMatchInfo(question.leaf.tensor_shapes, places, rule)
+    def evidence(self, question: Question, reading: _Reading, found: Found) -> Evidence:
+        """The rows and the geometry behind an answer."""
+        table, target = reading.table, reading.target
+        rooted = found.dim > 0 and "seq" in found.axes and self._policy(question.entry, table.kernel).axis_transform
+        layout = table.source_layout(row_numbers(found)) if isinstance(table, TensorTable) else None
+        return Evidence(
+            table.kernel,
+            self._context.exact_match,
+            found_rows(found, table),
+            neighbourhood(found, target, reading.group, bool(rooted)),
+            found.attempts,
+            layout or "",
+            self._context.provenance if table.synthetic else None,
+            self._notes(question, reading, found),
+        )
 
-    def _evidence(self, question: _Question, reading: _Reading, found: Found) -> dict[str, Any]:
-        entry, target, table, label = question.entry, reading.target, reading.table, reading.pick.label
-        policy = self._policy(entry, table.kernel)
-        details = found_details(found, target, reading.group, table, policy.axis_transform)
-        details |= {
+    def _notes(self, question: Question, reading: _Reading, found: Found) -> dict[str, Any]:
+        """What this kernel, path and mapping state of an answer."""
+        entry, target, label = question.entry, reading.target, reading.pick.label
+        notes: dict[str, Any] = {
             "confidence": CONFIDENCE[found.dim],
-            "exact_match": self._context.exact_match,
             "fallback_from": question.fallback_from,
             "query_mode": entry.query_mode,
             "interpolation_path": question.path.path_name(found.dim),
             "latency_source_attempt": "all" if label is None else f"{LABELS[label].split('_')[0]}_only",
         }
-        details |= question.path.evidence(entry, target, reading.group)
-        details |= {key: value for key, value in target.notes.items() if value is not None}
-        details |= _named_policy(policy, found)
-        if entry.facts:
-            details["mapping_facts"] = dict(entry.facts)
-        if table.synthetic:
-            details["synthetic"] = self._context.provenance
-        return details
+        notes |= question.path.evidence(entry, target, reading.group)
+        notes |= {key: value for key, value in target.notes.items() if value is not None}
+        notes |= _named_policy(self._policy(entry, reading.table.kernel), found)
+        return notes | ({"mapping_facts": dict(entry.facts)} if entry.facts else {})
 
 
-class _FoundEvidence(NamedTuple):
-    """The rows and the geometry behind an answer of the engine."""
+class _Answered(NamedTuple):
+    """An answer of the engine, before anybody has asked what it rests on."""
 
     engine: InterpolationEngine
-    question: _Question
+    question: Question
     reading: _Reading
     found: Found
 
-    def details(self) -> dict[str, Any]:
-        return self.engine._evidence(self.question, self.reading, self.found)
+    def evidence(self) -> Evidence:
+        return self.engine.evidence(self.question, self.reading, self.found)
 
     def info(self) -> ShapeMatchInfo:
-        return self.engine._info(self.question, self.reading, self.found)
-
-
-def _unknown_fact(kernel: str, target: Target, unknown: dict[str, set[Any]]) -> KernelAttempt:
-    """A strict question that leaves open in what the rows differ."""
-    name, values = next(iter(unknown.items()))
-    held = ", ".join(sorted(str(value) for value in values))
-    details = {"hint": f"rows differ in {name} ({held}): say which", "subject_field": name}
-    return KernelAttempt(kernel, MissReason.SEMANTIC_FIELD_MISSING, details, target)
-
-
-_AMBIGUOUS = (MissReason.AMBIGUOUS_DUPLICATE_COORDINATE, MissReason.KERNEL_VARIANT_AMBIGUOUS)
+        place = self.evidence().neighbourhood
+        assert place is not None
+        return ShapeMatchInfo(self.question.leaf.tensor_shapes, place.coordinates, shape_rule(place))
 
 
 def _readings(
@@ -319,14 +344,14 @@ def _readings(
     table: TensorTable | ColumnTable,
     target: Target,
     groups: tuple[CandidateGroup, ...],
-    failed: list[_Failure],
+    failed: list[Failure],
 ) -> list[_Reading]:
     """Each group as the path fits the target to it, once per latency source where sources are kept apart."""
     readings = []
     for group in path.ordered(groups):
         fitted = path.fit(target, group)
         if isinstance(fitted, MissReason):
-            failed.append(_Failure(target, (Attempt(tuple(target.axes), fitted, len(group)),), group))
+            failed.append(Failure(target, (Attempt(tuple(target.axes), fitted, len(group)),), group))
             continue
         fitted_target, part = fitted
         readings += [_Reading(table, part, fitted_target, pick) for pick in _picks(path, table, part, fitted_target)]
@@ -349,7 +374,7 @@ def _exact(path: OperatorPath, reading: _Reading, method: Method) -> Found | tup
     found = reading.group.exact(reading.target.axes, reading.pick)
     if isinstance(found, Found):
         return found
-    return (found,) if found.reason in _AMBIGUOUS else ()
+    return (found,) if found.reason in AMBIGUOUS else ()
 
 
 def _interpolate(path: OperatorPath, reading: _Reading, method: Method) -> Found | tuple[Attempt, ...]:
@@ -395,58 +420,7 @@ def _fill(sweep: Sweep, shared: list[_Shared], plan: _Plan) -> None:
         fill_interpolated(sweep, one.reading, one.axis_groups, plan.method)
 
 
-def _other_regime(
-    table: TensorTable | ColumnTable,
-    index: CandidateIndex,
-    target: Target,
-    required: frozenset[str],
-    extra: frozenset[str],
-) -> KernelAttempt:
-    """No row agrees: in what the nearest differ, or why none can be used."""
-    details: dict[str, Any] = {
-        "rejected_rows": dict(index.rejected),
-        "usable_points": index.usable_points,
-        "nearest_regime_differs_in": index.nearest_mismatch(target.regime, extra, required),
-    }
-    if not index.usable_points:
-        counts = ", ".join(f"{reason} {count}" for reason, count in index.rejected.items())
-        details["hint"] = f"no usable row in {table.report.source}" + (f": {counts}" if counts else "")
-    return KernelAttempt(table.kernel, MissReason.REGIME_KEY_UNMATCHED, details, target)
-
-
-class _Agreeing(NamedTuple):
-    """A target, and the groups of a table that agree with it."""
-
-    table: TensorTable | ColumnTable
-    target: Target
-    groups: Sequence[CandidateGroup]
-
-
-def _failed(
-    path: OperatorPath, method: Method, index: CandidateIndex, agreeing: _Agreeing, failed: list[_Failure]
-) -> KernelAttempt:
-    """Rows agree, but none is at the target or around it; told of the target as the deciding attempt saw it."""
-    deciding = deciding_attempt([one.attempts for one in failed])
-    table, groups = agreeing.table, agreeing.groups
-    last = next((one for one in failed if any(attempt is deciding for attempt in one.attempts)), None)
-    seen = agreeing.target if last is None else last.target
-    details: dict[str, Any] = {
-        "rejected_rows": dict(index.rejected),
-        "axis_attempts": [attempt.to_details() for one in failed for attempt in one.attempts],
-    }
-    if deciding is None or not (deciding.measured or deciding.reason in _AMBIGUOUS):
-        details["measured_spans"] = measured_spans(groups, seen)
-    if deciding is not None and deciding.reason is MissReason.INTERPOLATION_DIM_DISABLED:
-        policy = f"interpolation_policy.kernel_overrides.{table.kernel}.max_interpolation_dim"
-        details["hint"] = f"{policy} is {method.max_dim} in op_mapping.yaml"
-    elif last is not None and last.attempts[0].reason is MissReason.AMBIGUOUS_DUPLICATE_COORDINATE:
-        details["hint"] = rows_that_disagree(table, last.group, seen, last.pick)
-    details |= kernels_that_ran(table, groups, seen, deciding)
-    reason = path.final_reason if deciding is None else deciding.reason
-    return KernelAttempt(table.kernel, reason, details, seen, deciding)
-
-
-def _miss(question: _Question, attempts: list[KernelAttempt], exact_match: str) -> Miss:
+def _miss(question: Question, attempts: list[KernelAttempt], exact_match: str) -> Miss:
     path, entry = question.path, question.entry
     decisive = decisive_attempt(attempts)
     details = miss_details(path.kernels(entry), attempts)

@@ -9,23 +9,18 @@ Source: Phase 1 facts, sections 2 and 3; seed RFC sections 2 and 3.4.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from tensor_cast.performance_model.profiling_database.data_source import MissReason
-from tensor_cast.performance_model.profiling_database.geometry.points import (
-    MergedPoints,
-    PointSet,
-    RegimeKey,
-    merge_points,
-)
+from tensor_cast.performance_model.profiling_database.evidence import Attempt, RegimeKey
+from tensor_cast.performance_model.profiling_database.geometry.points import MergedPoints, PointSet, merge_points
 from tensor_cast.performance_model.profiling_database.geometry.slices import (
     ALL_POINTS,
     RFC_METHOD,
-    Attempt,
     Found,
     Method,
     Pick,
@@ -47,13 +42,16 @@ if TYPE_CHECKING:
 
     FloatArray = NDArray[np.float64]
     IntArray = NDArray[np.int64]
+    BoolArray = NDArray[np.bool_]
 
-__all__ = ["AxisMatcher", "CandidateGroup", "CandidateIndex"]
+__all__ = ["AxisMatcher", "CandidateGroup", "CandidateIndex", "Hidden"]
 
 _SCANS = 2
 _NOTHING = "nothing"
 
 AxisMatcher = Callable[[float, float], bool]
+Hidden = Mapping[str, Collection[float]]
+"""Points left out of a search: those whose value on every axis named is among the values given."""
 
 
 Others = Callable[[Mapping[str, float]], tuple[float, ...]]
@@ -115,6 +113,14 @@ class CandidateGroup:
                 )
                 self._lacking[axis] = found
         return found
+
+    def without(self, hidden: Hidden) -> CandidateGroup:
+        """This group as it would be had the hidden points not been measured.
+
+        Shares what this group has sorted, so that leaving out one coordinate costs the slices that are asked, not the
+        group.  Kept by nobody.
+        """
+        return _Thinned(self, _left(self.points, hidden))
 
     def exact(self, target: Mapping[str, float], pick: Pick = ALL_POINTS) -> Found | Attempt:
         """The measured point at exactly the target's coordinates, or the attempt that says why there is none."""
@@ -329,6 +335,50 @@ class CandidateGroup:
         import numpy as np
 
         return np.zeros(0, dtype=np.int64)
+
+
+class _Thinned(CandidateGroup):
+    """A group without some of its points; `left` tells which points of the whole group remain."""
+
+    def __init__(self, whole: CandidateGroup, left: BoolArray) -> None:
+        import numpy as np
+
+        super().__init__(whole.regime_key, whole.points.take(np.flatnonzero(left)))
+        self._whole = whole
+        self._left = left
+
+    def _merge_all(self, axes: tuple[str, ...], pick: Pick) -> MergedPoints:
+        found = self._exact.get((pick, axes))
+        if found is None:
+            chosen = self._whole._partition((), axes, pick).get((), self._empty())
+            found = merge_points(self._whole.points, chosen[self._left[chosen]], axes)
+            self._exact[(pick, axes)] = found
+        return found
+
+    def _partition(
+        self, fixed: tuple[str, ...], axes: tuple[str, ...], pick: Pick
+    ) -> Mapping[tuple[float, ...], IntArray]:
+        return self._whole._partition(fixed, axes, pick)
+
+    def _prepare(self, cut: _Cut, wanted: tuple[Any, ...]) -> Slice | None:
+        chosen = self._chosen(cut.parts, wanted)
+        chosen = chosen[self._left[chosen]]
+        if not len(chosen):
+            return None
+        cut.slices[wanted] = build_slice(merge_points(self._whole.points, chosen, cut.axes))
+        return cut.slices[wanted]
+
+
+def _left(points: PointSet, hidden: Hidden) -> BoolArray:
+    """Which points are not hidden."""
+    import numpy as np
+
+    out = np.full(len(points), bool(hidden))
+    for axis, values in hidden.items():
+        column = points.axes.get(axis)
+        out &= False if column is None else np.isin(column, np.asarray(list(values), dtype=np.float64))
+    left: BoolArray = ~out
+    return left
 
 
 def _with_attempts(found: Found, attempts: list[Attempt]) -> Found:

@@ -12,13 +12,13 @@ from typing import Any, Final
 
 from tensor_cast.operators.leaf import LeafOp
 from tensor_cast.parallel import ParallelConfig
+from tensor_cast.performance_model.profiling_database.evidence import RegimeKey
 from tensor_cast.performance_model.profiling_database.exact.agreement import (
     fact_names,
     leaf_facts,
     regime_form,
     row_fact,
 )
-from tensor_cast.performance_model.profiling_database.geometry.points import RegimeKey
 from tensor_cast.performance_model.profiling_database.interpolation_index import CandidateGroup
 from tensor_cast.performance_model.profiling_database.paths.path import Candidate, Target
 from tensor_cast.performance_model.profiling_database.tables.kernel_table import TensorTable

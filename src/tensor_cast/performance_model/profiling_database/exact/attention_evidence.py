@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-from tensor_cast.performance_model.profiling_database.geometry.points import RegimeKey
+from tensor_cast.performance_model.profiling_database.evidence import RegimeKey
 
 __all__ = [
     "BATCH_AXIS_ABSENT",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 from tensor_cast.arithmetic import total
 from tensor_cast.dtypes import canonical_ascend_dtype, canonical_dtype, profile_dtype, stored_bytes
@@ -21,17 +21,13 @@ from tensor_cast.performance_model.profiling_database.data_source import (
     QuerySource,
     ShapeMatchInfo,
 )
-from tensor_cast.performance_model.profiling_database.exact.context import (
-    ExactContext,
-    merged_meta,
-    tables_lacking,
-)
+from tensor_cast.performance_model.profiling_database.evidence import Evidence, RowRef, merged_rows
+from tensor_cast.performance_model.profiling_database.exact.context import ExactContext, tables_lacking
 from tensor_cast.performance_model.profiling_database.interpolation_math import linear_interp
 from tensor_cast.performance_model.profiling_database.tables.communication_csv import (
     CommunicationRow,
     CommunicationTable,
 )
-from tensor_cast.performance_model.profiling_database.tables.kernel_table import suspect_rows
 
 __all__ = ["Message", "alpha_beta", "lookup_communication", "lookup_message", "rank_group"]
 
@@ -147,25 +143,13 @@ class _Question:
     def _result(
         self, latency_us: float, confidence: float, points: tuple[SizePoint, ...], method: str = ""
     ) -> QueryResult:
-        metas = [self._meta(point) for point in points]
-        details: dict[str, Any] = {
-            "kernel_type": self.table.kernel,
-            "exact_match": self.context.exact_match,
-            "topology_tier": self.tier,
-            "matched_row_meta": metas,
-        }
-        if suspect := suspect_rows(metas):
-            details["suspect_row"] = suspect
-        if method:
-            details |= {"method": method, "axes": ["message_bytes"], "interpolation_dim": 1}
-        if self.table.synthetic:
-            details["synthetic"] = self.context.provenance
         source = QuerySource.INTERPOLATED if method else QuerySource.MEASURED
-        return QueryResult(latency_us, confidence, source, details, ShapeMatchInfo(self.message.shapes, (), "comm"))
+        return QueryResult.later(latency_us, confidence, source, _Sizes(self, points, method))
 
-    def _meta(self, point: SizePoint) -> dict[str, Any]:
+    def ref(self, point: SizePoint) -> RowRef:
+        """The row, or the repeats, of a measured size."""
         rows = point.rows if self.context.strict else point.rows[:1]
-        return merged_meta([row.meta(self.table.source) for row in rows], point.latency_us)
+        return merged_rows([row.ref(self.table.source) for row in rows], point.latency_us)
 
     def _other_dtype(self) -> Miss:
         held = ", ".join(sorted({row.dtype for row in self._rows()}))
@@ -194,6 +178,30 @@ class _Question:
             return {"num_devices": {"asked": asked, "measured": ", ".join(map(str, held)) or "nothing"}}
         tiers = sorted(str(tier) for devices, tier in self.table.groups if devices == asked)
         return {"topology_tier": {"asked": self.tier, "measured": ", ".join(tiers)}}
+
+
+class _Sizes(NamedTuple):
+    """The measured sizes behind an answer: the very one, or its neighbours."""
+
+    question: _Question
+    points: tuple[SizePoint, ...]
+    method: str
+
+    def evidence(self) -> Evidence:
+        context, table = self.question.context, self.question.table
+        notes: dict[str, Any] = {"topology_tier": self.question.tier}
+        if self.method:
+            notes |= {"method": self.method, "axes": ["message_bytes"], "interpolation_dim": 1}
+        return Evidence(
+            table.kernel,
+            context.exact_match,
+            tuple(map(self.question.ref, self.points)),
+            synthetic=context.provenance if table.synthetic else None,
+            notes=notes,
+        )
+
+    def info(self) -> ShapeMatchInfo:
+        return ShapeMatchInfo(self.question.message.shapes, (), "comm")
 
 
 def _same_dtype(recorded: str, asked: str) -> bool:

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from statistics import median, pstdev
+from statistics import median
 from typing import Any, Final, NamedTuple, TypeVar
 
 from tensor_cast.devices import DeviceProfile
@@ -22,17 +22,17 @@ from tensor_cast.performance_model.profiling_database.data_source import (
     ShapeMatchInfo,
 )
 from tensor_cast.performance_model.profiling_database.database import ProfilingDatabase
+from tensor_cast.performance_model.profiling_database.evidence import Evidence, merged_rows
 from tensor_cast.performance_model.profiling_database.exact.agreement import agreement, fact_names
 from tensor_cast.performance_model.profiling_database.exact.inexact import describe_changes
 from tensor_cast.performance_model.profiling_database.exact.row_index import Accept, RowIndex, RowMatch
-from tensor_cast.performance_model.profiling_database.tables.kernel_table import ColumnTable, TensorTable, suspect_rows
+from tensor_cast.performance_model.profiling_database.tables.kernel_table import ColumnTable, TensorTable
 
 __all__ = [
     "ExactContext",
     "csv_missing",
     "dtypes_lacking",
     "measured",
-    "merged_meta",
     "profile_dtypes",
     "profile_inputs",
     "rescaled",
@@ -158,11 +158,11 @@ def measured(
     numbers = table.exact_latency.numbers
     rows = _representative(table, match)
     latency = numbers[match.row] if len(rows) == 1 else median(numbers[row] for row in rows)
-    evidence = _RowEvidence(context, table, match, rows, leaf, rule, latency, details, noted_later)
-    return QueryResult.later(latency, confidence, QuerySource.MEASURED, evidence)
+    basis = _MatchedRows(context, table, match, rows, leaf, rule, latency, details, noted_later)
+    return QueryResult.later(latency, confidence, QuerySource.MEASURED, basis)
 
 
-class _RowEvidence(NamedTuple):
+class _MatchedRows(NamedTuple):
     """The row, or the repeats, behind a measured answer."""
 
     context: ExactContext
@@ -175,22 +175,21 @@ class _RowEvidence(NamedTuple):
     noted: dict[str, Any]
     noted_later: Callable[[], dict[str, Any]] | None
 
-    def details(self) -> dict[str, Any]:
+    def evidence(self) -> Evidence:
         context, table, match = self.context, self.table, self.match
-        metas = [table.row_meta(row, table.exact_latency) for row in self.rows]
-        found = {"kernel_type": table.kernel, "exact_match": context.exact_match, **self.noted}
-        found |= {} if self.noted_later is None else self.noted_later()
-        found["matched_row_meta"] = [merged_meta(metas, self.latency_us)]
-        if layout := table.source_layout(self.rows):
-            found["source_layout"] = layout
-        if suspect := suspect_rows(metas):
-            found["suspect_row"] = suspect
+        refs = [table.row_ref(row, table.exact_latency) for row in self.rows]
+        notes = {**self.noted, **({} if self.noted_later is None else self.noted_later())}
         changes = [] if context.strict else describe_changes(table, match, self.leaf)
-        if changes and "inexact_match" not in found:
-            found["inexact_match"] = {"rule": self.rule or match.rule.name, "changes": changes}
-        if table.synthetic:
-            found["synthetic"] = context.provenance
-        return found
+        if changes and "inexact_match" not in notes:
+            notes["inexact_match"] = {"rule": self.rule or match.rule.name, "changes": changes}
+        return Evidence(
+            table.kernel,
+            context.exact_match,
+            (merged_rows(refs, self.latency_us),),
+            layout=table.source_layout(self.rows) or "",
+            synthetic=context.provenance if table.synthetic else None,
+            notes=notes,
+        )
 
     def info(self) -> ShapeMatchInfo:
         held = self.table.input_shapes(self.match.row)
@@ -204,23 +203,6 @@ def _representative(table: TensorTable, match: RowMatch) -> tuple[int, ...]:
     choice = table.exact_latency
     best = min(choice.label(row) for row in match.rows)
     return tuple(row for row in match.rows if choice.label(row) == best)
-
-
-def merged_meta(rows: list[dict[str, Any]], latency_us: float) -> dict[str, Any]:
-    """One row's facts, or those of several repeats of one coordinate with count and spread."""
-    if len(rows) == 1:
-        return rows[0]
-    latencies = [row["latency_us"] for row in rows]
-    return rows[0] | {
-        "aggregation": "median",
-        "latency_us": latency_us,
-        "duplicate_count": len(rows),
-        "duplicate_row_indices": [row.get("row_index", row.get("row", row["line"])) for row in rows[:_MANY_ROWS]],
-        "duplicate_row_meta": rows[:_MANY_ROWS],
-        "duplicate_latency_min_us": min(latencies),
-        "duplicate_latency_max_us": max(latencies),
-        "duplicate_latency_std_us": pstdev(latencies),
-    }
 
 
 def rescaled(result: QueryResult, factor: float, confidence: float, **details: Any) -> QueryResult:

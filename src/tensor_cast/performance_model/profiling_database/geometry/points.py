@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-from tensor_cast.performance_model.profiling_database.data_source import MissReason
+from tensor_cast.performance_model.profiling_database.reasons import MissReason
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,9 +21,7 @@ if TYPE_CHECKING:
     IntArray = NDArray[np.int64]
     BoolArray = NDArray[np.bool_]
 
-__all__ = ["MergedPoints", "PointSet", "RegimeKey", "freeze", "merge_points"]
-
-RegimeKey = tuple[tuple[str, Any], ...]
+__all__ = ["MergedPoints", "PointSet", "freeze", "merge_points"]
 
 _OK, _DISAGREEING, _MIXED_VARIANTS = 0, 1, 2
 _PROBLEMS: Final = {

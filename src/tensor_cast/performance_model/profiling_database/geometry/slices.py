@@ -13,13 +13,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tensor_cast.arithmetic import total
-from tensor_cast.performance_model.profiling_database.data_source import MissReason
+from tensor_cast.performance_model.profiling_database.evidence import Attempt
 from tensor_cast.performance_model.profiling_database.geometry.points import MergedPoints, PointSet
 from tensor_cast.performance_model.profiling_database.interpolation_math import (
     SimplexField,
     clamp_to_vertices,
     linear_interp,
 )
+from tensor_cast.performance_model.profiling_database.reasons import MissReason
 
 if TYPE_CHECKING:
     import numpy as np
@@ -33,7 +34,6 @@ __all__ = [
     "ALL_POINTS",
     "CONFIDENCE",
     "RFC_METHOD",
-    "Attempt",
     "Found",
     "Method",
     "Pick",
@@ -70,27 +70,6 @@ class Pick(NamedTuple):
 
 ALL_POINTS: Final = Pick()
 RFC_METHOD: Final = Method()
-
-
-class Attempt(NamedTuple):
-    """One axis group that did not answer.  `levels` are the measured values of a single axis that was left."""
-
-    axes: tuple[str, ...]
-    reason: MissReason
-    candidates: int = 0
-    measured: tuple[tuple[float, float], ...] = ()
-    note: str = ""
-    levels: tuple[float, ...] = ()
-
-    def to_details(self) -> dict[str, Any]:
-        details: dict[str, Any] = {"axes": list(self.axes), "status": str(self.reason)}
-        if self.candidates or self.reason is MissReason.INSUFFICIENT_FILTERED_CANDIDATES:
-            details["candidate_count"] = self.candidates
-        if self.measured:
-            details["measured_range"] = dict(zip(self.axes, (list(span) for span in self.measured), strict=True))
-        if self.note:
-            details["note"] = self.note
-        return details
 
 
 class Found(NamedTuple):

@@ -12,6 +12,7 @@ from typing import Any, Final
 from tensor_cast.operators.leaf import LeafOp
 from tensor_cast.operators.tensor import TensorSpec
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
+from tensor_cast.performance_model.profiling_database.evidence import RegimeKey
 from tensor_cast.performance_model.profiling_database.exact.attention import (
     asked_batch,
     asked_cache_precision,
@@ -23,7 +24,6 @@ from tensor_cast.performance_model.profiling_database.exact.attention import (
     sequence_length,
 )
 from tensor_cast.performance_model.profiling_database.exact.low_precision import cache_precision
-from tensor_cast.performance_model.profiling_database.geometry.points import RegimeKey
 from tensor_cast.performance_model.profiling_database.mapping.op_mapping import KernelPolicy, OperatorEntry
 from tensor_cast.performance_model.profiling_database.paths.path import Candidate, Target
 from tensor_cast.performance_model.profiling_database.tables.kernel_table import TensorTable

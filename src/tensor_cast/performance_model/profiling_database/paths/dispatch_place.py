@@ -13,10 +13,10 @@ from tensor_cast.dtypes import operand_dtype, profile_dtype
 from tensor_cast.operators.leaf import LeafOp
 from tensor_cast.operators.tensor import Shape, TensorSpec
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
+from tensor_cast.performance_model.profiling_database.evidence import RegimeKey
 from tensor_cast.performance_model.profiling_database.exact.agreement import parse_ep_size
 from tensor_cast.performance_model.profiling_database.exact.context import dtypes_lacking
 from tensor_cast.performance_model.profiling_database.exact.low_precision import INT4
-from tensor_cast.performance_model.profiling_database.geometry.points import RegimeKey
 from tensor_cast.performance_model.profiling_database.paths.packing import whole_experts
 from tensor_cast.performance_model.profiling_database.tables.kernel_table import TensorTable
 from tensor_cast.performance_model.profiling_database.tables.shapes import to_nd

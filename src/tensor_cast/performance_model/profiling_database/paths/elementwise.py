@@ -8,8 +8,8 @@ from tensor_cast.dtypes import profile_dtype
 from tensor_cast.operators.leaf import LeafOp
 from tensor_cast.operators.tensor import Shape, TensorSpec
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
+from tensor_cast.performance_model.profiling_database.evidence import RegimeKey
 from tensor_cast.performance_model.profiling_database.exact.context import ExactContext, dtypes_lacking
-from tensor_cast.performance_model.profiling_database.geometry.points import RegimeKey
 from tensor_cast.performance_model.profiling_database.mapping.op_mapping import KernelPolicy, OperatorEntry
 from tensor_cast.performance_model.profiling_database.paths.moving import immovable, reshaped
 from tensor_cast.performance_model.profiling_database.paths.path import (

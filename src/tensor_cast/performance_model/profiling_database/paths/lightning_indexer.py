@@ -7,7 +7,7 @@ from typing import Final
 
 from tensor_cast.operators.leaf import LeafOp
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
-from tensor_cast.performance_model.profiling_database.geometry.points import RegimeKey
+from tensor_cast.performance_model.profiling_database.evidence import RegimeKey
 from tensor_cast.performance_model.profiling_database.mapping.op_mapping import OperatorEntry
 from tensor_cast.performance_model.profiling_database.paths.path import Target
 from tensor_cast.performance_model.profiling_database.paths.sparse_path import SparsePath

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from tensor_cast.operators.leaf import LeafOp
 from tensor_cast.operators.tensor import TensorSpec
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
+from tensor_cast.performance_model.profiling_database.evidence import RegimeKey
 from tensor_cast.performance_model.profiling_database.exact.context import ExactContext, profile_dtypes
-from tensor_cast.performance_model.profiling_database.geometry.points import RegimeKey
 from tensor_cast.performance_model.profiling_database.geometry.sweep_filter import (
     BlockPairs,
     block_of,

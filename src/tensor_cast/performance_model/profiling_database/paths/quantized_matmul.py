@@ -13,9 +13,9 @@ from tensor_cast.errors import InvalidValueError
 from tensor_cast.operators.leaf import LeafOp
 from tensor_cast.operators.tensor import TensorSpec
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
+from tensor_cast.performance_model.profiling_database.evidence import RegimeKey
 from tensor_cast.performance_model.profiling_database.exact.context import ExactContext, dtypes_lacking
 from tensor_cast.performance_model.profiling_database.exact.low_precision import contradicts
-from tensor_cast.performance_model.profiling_database.geometry.points import RegimeKey
 from tensor_cast.performance_model.profiling_database.interpolation_index import CandidateGroup
 from tensor_cast.performance_model.profiling_database.mapping.op_mapping import KernelPolicy, OperatorEntry
 from tensor_cast.performance_model.profiling_database.paths.matmul import (

@@ -11,9 +11,9 @@ from tensor_cast.errors import InvalidValueError
 from tensor_cast.operators.leaf import LeafOp, Requests
 from tensor_cast.operators.tensor import Shape
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
+from tensor_cast.performance_model.profiling_database.evidence import RegimeKey
 from tensor_cast.performance_model.profiling_database.exact.attention_evidence import attention_details
 from tensor_cast.performance_model.profiling_database.exact.context import ExactContext
-from tensor_cast.performance_model.profiling_database.geometry.points import RegimeKey
 from tensor_cast.performance_model.profiling_database.interpolation_index import CandidateGroup
 from tensor_cast.performance_model.profiling_database.mapping.op_mapping import KernelPolicy, OperatorEntry
 from tensor_cast.performance_model.profiling_database.paths.moving import (

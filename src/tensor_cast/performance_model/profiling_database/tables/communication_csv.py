@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from tensor_cast.files.decimal_text import parse_whole
+from tensor_cast.performance_model.profiling_database.evidence import RowRef
 from tensor_cast.performance_model.profiling_database.tables.ascend_csv import CUT_OFF, parse_latency
 from tensor_cast.performance_model.profiling_database.tables.csv_file import CsvFile
 from tensor_cast.performance_model.profiling_database.tables.kernel_table import LoadReport
@@ -34,15 +35,11 @@ class CommunicationRow:
     dtype: str
     suspect: str = ""
 
-    def meta(self, source: str) -> dict[str, object]:
-        """Where the latency comes from: file, line, value."""
-        meta: dict[str, object] = {
-            "file": source,
-            "line": self.line,
-            "latency_us": self.latency_us,
-            "message_bytes": self.message_bytes,
-        }
-        return meta | {"suspect": self.suspect} if self.suspect else meta
+    def ref(self, source: str) -> RowRef:
+        """Where the latency comes from."""
+        return RowRef(
+            source, self.latency_us, line=self.line, message_bytes=self.message_bytes, suspect=self.suspect or ""
+        )
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from tensor_cast.errors import DataFileError
 from tensor_cast.operators.tensor import Shape, TensorSpec
+from tensor_cast.performance_model.profiling_database.evidence import RowRef
 from tensor_cast.performance_model.profiling_database.tables.quiet_collector import collector_at_rest
 from tensor_cast.performance_model.profiling_database.tables.shapes import to_nd
 
@@ -35,7 +36,6 @@ __all__ = [
     "LatencyChoice",
     "LoadReport",
     "TensorTable",
-    "suspect_rows",
 ]
 
 AVERAGE: Final = "Average Duration(us)"
@@ -223,18 +223,17 @@ class TensorTable:
         present = [name for name in dict.fromkeys(order) if name in self.latencies]
         return _choose(self.latencies, present, preferred, len(self))
 
-    def row_meta(self, row: int, choice: LatencyChoice) -> dict[str, Any]:
+    def row_ref(self, row: int, choice: LatencyChoice) -> RowRef:
         """Where a row's latency comes from: file, line, column, value."""
-        column = choice.columns[choice.column_index[row]]
-        meta = {
-            "file": self.source,
-            "line": self.lines[row],
-            "row_index": row,
-            "latency_us": float(choice.values[row]),
-            "latency_column": column,
-            "latency_selection": LABELS[choice.label(row)],
-        }
-        return meta | {"suspect": self.suspect[row]} if row in self.suspect else meta
+        return RowRef(
+            self.source,
+            float(choice.values[row]),
+            line=self.lines[row],
+            index=row,
+            column=choice.columns[choice.column_index[row]],
+            selection=LABELS[choice.label(row)],
+            suspect=self.suspect.get(row, ""),
+        )
 
 
 def _logical(slots: tuple[TensorSpec | None, ...]) -> tuple[TensorSpec, ...]:
@@ -243,16 +242,6 @@ def _logical(slots: tuple[TensorSpec | None, ...]) -> tuple[TensorSpec, ...]:
         if spec.format == "FRACTAL_NZ":
             return tuple([replace(spec, shape=to_nd(spec.shape, spec.format)) for spec in present])
     return present
-
-
-def suspect_rows(rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    """`file:line: reason` of every suspect row among `row_meta`s, those merged into a repeated coordinate included."""
-    found: dict[str, None] = {}
-    for row in rows:
-        for meta in (row, *row.get("duplicate_row_meta", ())):
-            if "suspect" in meta:
-                found[f"{meta['file']}:{meta['line']}: {meta['suspect']}"] = None
-    return list(found)
 
 
 def _choose(latencies: Mapping[str, FloatArray], order: list[str], preferred: str | None, count: int) -> LatencyChoice:
@@ -301,17 +290,14 @@ class ColumnTable:
     def __len__(self) -> int:
         return len(self.latency_us)
 
-    def row_meta(self, row: int) -> dict[str, Any]:
+    def row_ref(self, row: int) -> RowRef:
         """Where a point comes from: file, row, kernel, latency, and the repeats merged into it."""
-        meta: dict[str, Any] = {
-            "file": self.files[self.file_codes[row]],
-            "row": int(self.rows[row]),
-            "latency_us": float(self.latency_us[row]),
-            "latency_column": "latency",
-        }
-        if self.variants:
-            meta["kernel_variant"] = self.variants[self.variant_codes[row]]
-        if self.repeat_counts[row] > 1:
-            meta["repeats_merged"] = int(self.repeat_counts[row])
-            meta["repeat_spread"] = float(self.spread[row])
-        return meta
+        return RowRef(
+            self.files[self.file_codes[row]],
+            float(self.latency_us[row]),
+            row=int(self.rows[row]),
+            column="latency",
+            variant=self.variants[self.variant_codes[row]] if self.variants else "",
+            merged=int(self.repeat_counts[row]),
+            spread=float(self.spread[row]),
+        )
