@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the reference calls LAPACK once per simplex
@@ -181,12 +182,8 @@ def measure(folder: Path) -> dict[str, float]:
             start = time.perf_counter()
             source.query(leaves[0])
             figures[f"{kind}_first_ever_ms_{rows}"] = (time.perf_counter() - start) * 1e3
-            figures[f"{kind}_us_{rows}"] = per_call_us(source, lambda k=kind, r=rows: questions(k, r))  # type: ignore[misc]
-            figures[f"{kind}_repeated_us_{rows}"] = per_call_us(
-                source,
-                lambda k=kind, r=rows: questions(k, r),
-                repeat=True,  # type: ignore[misc]
-            )
+            figures[f"{kind}_us_{rows}"] = per_call_us(source, partial(questions, kind, rows))
+            figures[f"{kind}_repeated_us_{rows}"] = per_call_us(source, partial(questions, kind, rows), repeat=True)
         if rows == 10_000:
             figures |= many_us(source)
     wanted = [

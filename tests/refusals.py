@@ -34,7 +34,7 @@ from specialized_rows import (
     sparse,
     sparse_row,
 )
-from support import attention, collective, row, write_database
+from support import attention, collective, named, row, write_database
 from tensor_cast import LeafOp, Requests, TensorSpec
 
 Rows = list[dict[str, Any]]
@@ -244,7 +244,7 @@ ABSORBED: Final = {
             "4,8,512;64,128,1,512",
             "DT_BF16;DT_BF16",
             9.0,
-            **{"Runtime avg_seq_len": 64, "Runtime num_key_value_heads": 1, "Runtime sparse_mode": 0},
+            **named({"Runtime avg_seq_len": 64, "Runtime num_key_value_heads": 1, "Runtime sparse_mode": 0}),
         )
     ]
 }

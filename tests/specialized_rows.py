@@ -30,7 +30,7 @@ SCATTER_ENTRY = {
 }
 ADD_ENTRY = {"kernel_type": ADD, "alternate_kernel_types": ["AddAiCore"], "query_mode": "elementwise"}
 
-ENTRIES = {
+ENTRIES: dict[str, Mapping[str, Any]] = {
     DFC_OP: DFC_ENTRY,
     INDEXER_OP: INDEXER_ENTRY,
     SPARSE_OP: SPARSE_ENTRY,

@@ -35,6 +35,11 @@ COLUMNS = (
 Row = Mapping[str, Any]
 
 
+def named(columns: Mapping[str, Any]) -> dict[str, Any]:
+    """Columns whose names are no identifiers, to be given by name."""
+    return dict(columns)
+
+
 def row(
     inputs: str,
     dtypes: str,

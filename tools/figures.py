@@ -48,7 +48,7 @@ def code_lines(path: Path) -> int:
     documented = {
         line
         for node in ast.walk(tree)
-        if isinstance(node, ast.Import | ast.ImportFrom) or _is_text(node)
+        if isinstance(node, ast.Import | ast.ImportFrom) or (isinstance(node, ast.Expr) and _is_text(node))
         for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
     }
     skipped = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
@@ -57,8 +57,8 @@ def code_lines(path: Path) -> int:
     return len({line for token in tokens for line in range(token.start[0], token.end[0] + 1)} - documented)
 
 
-def _is_text(node: ast.AST) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+def _is_text(node: ast.Expr) -> bool:
+    return isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
 def functions(paths: Iterable[Path]) -> Iterator[tuple[int, int]]:
@@ -104,7 +104,7 @@ def kernel_names() -> list[str]:
         nodes = [
             node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Constant)
         ]
-        found += [f"{path.name}:{node.lineno} {node.value}" for node in nodes if node.value in known]
+        found += [f"{path.name}:{node.lineno} {node.value!s}" for node in nodes if node.value in known]
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,7 +31,7 @@ def own(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_ops_lists_operators_attributes_and_kernels(castq, own):
+def test_ops_lists_operators_attributes_and_kernels(castq: Any, own: Any) -> None:
     document = json.loads(castq("ops", "-d", str(own), "--json").out)
     assert [line["operator"] for line in document] == [
         "aten.mm.default",
@@ -55,7 +56,7 @@ def test_ops_lists_operators_attributes_and_kernels(castq, own):
     assert "aten.view.default" in castq("ops", "-d", str(own), "--all").out
 
 
-def test_axes_shows_ranges_facts_and_kernels(castq, own):
+def test_axes_shows_ranges_facts_and_kernels(castq: Any, own: Any) -> None:
     [kernel] = json.loads(castq("axes", "-d", str(own), "--op", "aten.mm.default", "--json").out)
     assert kernel["kernel"] == "Product"
     assert kernel["points"] == 3
@@ -71,7 +72,7 @@ def test_axes_shows_ranges_facts_and_kernels(castq, own):
     assert "quant: bfloat16, fp8" in shown
 
 
-def test_axes_of_tensor_tables_and_collectives(castq, demo):
+def test_axes_of_tensor_tables_and_collectives(castq: Any, demo: Any) -> None:
     [kernel] = json.loads(castq("axes", "-d", str(demo), "--op", "tensor_cast.all_reduce.default", "--json").out)
     assert kernel["facts"]["num_devices"] == [2, 8, 16]
     assert kernel["axes"]["message_bytes"][0] == 128
@@ -81,7 +82,7 @@ def test_axes_of_tensor_tables_and_collectives(castq, demo):
     assert "hcom_allReduce_: no rows; its measurements are found through its children" in composite
 
 
-def test_every_operator_of_a_database_can_be_shown(demo):
+def test_every_operator_of_a_database_can_be_shown(demo: Any) -> None:
     from castq.catalogue import list_operators, measured_axes
     from tensor_cast import open_database
 
@@ -91,18 +92,18 @@ def test_every_operator_of_a_database_can_be_shown(demo):
             assert kernel.problem or kernel.points == sum(regime.points for regime in kernel.regimes)
 
 
-def test_an_unknown_operator_gets_the_nearest_spelling(castq, own):
+def test_an_unknown_operator_gets_the_nearest_spelling(castq: Any, own: Any) -> None:
     ran = castq("axes", "-d", str(own), "--op", "aten.nm.default")
     assert ran.code == 2
     assert "did you mean 'aten.mm.default'?" in ran.err
 
 
 @pytest.mark.parametrize("command", ["ops", "axes"])
-def test_help_has_an_example(castq, command):
+def test_help_has_an_example(castq: Any, command: Any) -> None:
     assert f"Example: castq {command} -d h200_sxm/vllm/0.24.0" in castq(command, "--help").out
 
 
-def test_a_mapping_of_ones_own_and_no_cache(castq, own, tmp_path):
+def test_a_mapping_of_ones_own_and_no_cache(castq: Any, own: Any, tmp_path: Path) -> None:
     (tmp_path / "other.yaml").write_text(MAPPING.replace("aten.mm.default", "aten.other.default"))
     ran = castq("ops", "-d", str(own), "--mapping", str(tmp_path / "other.yaml"), "--no-cache")
     assert "aten.other.default" in ran.out

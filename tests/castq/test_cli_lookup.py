@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ MM = ("--op", "aten.mm.default", "--input")
 WEIGHT = ("--input", "5120,768:bf16")
 
 
-def test_measured_row_is_one_line_with_its_place(castq, demo):
+def test_measured_row_is_one_line_with_its_place(castq: Any, demo: Any) -> None:
     # 2*4096*5120*768 flops on 376 TFLOPS are 85.6709 us, and a launch takes 4.
     ran = castq("lookup", "-d", str(demo), *MM, "4096,5120:bf16", *WEIGHT)
     assert ran.code == 0
@@ -26,7 +27,7 @@ def test_measured_row_is_one_line_with_its_place(castq, demo):
     assert "SYNTHETIC data" in ran.out
 
 
-def test_point_between_rows_is_interpolated(castq, demo):
+def test_point_between_rows_is_interpolated(castq: Any, demo: Any) -> None:
     # Moved bytes at M = 64 and 128 take 4.8988 and 5.3271 us; halfway plus the launch is 9.1130.
     ran = castq("lookup", "-d", str(demo), *MM, "96,5120:bf16", *WEIGHT, "--json")
     document = json.loads(ran.out)
@@ -39,13 +40,13 @@ def test_point_between_rows_is_interpolated(castq, demo):
     assert document["operator"]["inputs"][1] == {"shape": [5120, 768], "dtype": "bfloat16", "role": "weight"}
 
 
-def test_without_interpolation_the_same_point_is_a_miss(castq, demo):
+def test_without_interpolation_the_same_point_is_a_miss(castq: Any, demo: Any) -> None:
     ran = castq("lookup", "-d", str(demo), *MM, "96,5120:bf16", *WEIGHT, "--disable-profiling-interpolation")
     assert ran.code == 3
     assert ran.out.startswith("no answer: shape_mismatch")
 
 
-def test_outside_the_grid_is_a_miss_with_the_measured_range(castq, demo):
+def test_outside_the_grid_is_a_miss_with_the_measured_range(castq: Any, demo: Any) -> None:
     ran = castq("lookup", "-d", str(demo), *MM, "65536,5120:bf16", *WEIGHT, "--json")
     document = json.loads(ran.out)
     assert ran.code == 3
@@ -55,7 +56,7 @@ def test_outside_the_grid_is_a_miss_with_the_measured_range(castq, demo):
     assert "measured M 1..8192" in castq("lookup", "-d", str(demo), *MM, "65536,5120:bf16", *WEIGHT).out
 
 
-def test_explain_shows_rows_of_an_answer(castq, demo):
+def test_explain_shows_rows_of_an_answer(castq: Any, demo: Any) -> None:
     ran = castq("lookup", "-d", str(demo), *MM, "96,5120:bf16", *WEIGHT, "--explain")
     assert "kernel_type: MatMulV2" in ran.out
     rows = [line for line in ran.out.splitlines() if "MatMulV2.csv:" in line and "latency_us=" in line]
@@ -63,21 +64,21 @@ def test_explain_shows_rows_of_an_answer(castq, demo):
     assert max(len(line) for line in ran.out.splitlines()) > 80, "nothing is wrapped when piped"
 
 
-def test_explain_shows_every_attempt_of_a_miss(castq, demo):
+def test_explain_shows_every_attempt_of_a_miss(castq: Any, demo: Any) -> None:
     ran = castq("lookup", "-d", str(demo), *MM, "65536,5120:bf16", *WEIGHT, "--explain")
     assert ran.code == 3
     for kernel in ("MatMulV2", "MatMulV3", "MatMulCommon"):
         assert kernel in ran.out
 
 
-def test_unknown_operator_names_the_nearest(castq, demo):
+def test_unknown_operator_names_the_nearest(castq: Any, demo: Any) -> None:
     ran = castq("lookup", "-d", str(demo), "--op", "aten.mn.default", "--input", "1,2:bf16")
     assert ran.code == 3
     assert "unmapped" in ran.out
     assert "did you mean 'aten.mm.default'?" in ran.out
 
 
-def test_expert_parallel_size_decides_a_fused_answer(castq, demo):
+def test_expert_parallel_size_decides_a_fused_answer(castq: Any, demo: Any) -> None:
     args = (
         "--op",
         "tensor_cast.dispatch_ffn_combine_quant.default",
@@ -95,7 +96,7 @@ def test_expert_parallel_size_decides_a_fused_answer(castq, demo):
     assert castq("lookup", "-d", str(demo), *args, "--ep-size", "8").code == 3
 
 
-def test_request_lengths_reach_attention(castq, demo):
+def test_request_lengths_reach_attention(castq: Any, demo: Any) -> None:
     args = (
         "--op",
         "tensor_cast.attention.default",
@@ -114,7 +115,7 @@ def test_request_lengths_reach_attention(castq, demo):
     assert json.loads(between.out)["details"]["axes"] == ["seq"]
 
 
-def test_collective_takes_the_declared_device(castq, demo):
+def test_collective_takes_the_declared_device(castq: Any, demo: Any) -> None:
     ran = castq(
         "lookup",
         "-d",
@@ -130,7 +131,7 @@ def test_collective_takes_the_declared_device(castq, demo):
     assert document["details"]["topology_tier"] == 1
 
 
-def test_operators_from_a_file_and_from_standard_input(castq, demo, tmp_path):
+def test_operators_from_a_file_and_from_standard_input(castq: Any, demo: Any, tmp_path: Path) -> None:
     operator = {
         "op": "tensor_cast.swiglu.default",
         "inputs": [{"shape": [512, 2048], "dtype": "bfloat16"}, {"shape": [512, 2048], "dtype": "bfloat16"}],
@@ -171,7 +172,7 @@ def test_operators_from_a_file_and_from_standard_input(castq, demo, tmp_path):
         (("--operator", "no-such-file.json"), "cannot be read"),
     ],
 )
-def test_misuse_is_one_line_and_exit_2(castq, demo, args, said):
+def test_misuse_is_one_line_and_exit_2(castq: Any, demo: Any, args: Any, said: Any) -> None:
     ran = castq("lookup", "-d", str(demo), *args)
     assert ran.code == 2
     assert said in ran.err
@@ -198,7 +199,7 @@ NINES = "9" * 5000
         (("--tp-size", NINES), "--tp-size"),
     ],
 )
-def test_numbers_of_any_length_are_a_short_error(castq, demo, args, said):
+def test_numbers_of_any_length_are_a_short_error(castq: Any, demo: Any, args: Any, said: Any) -> None:
     ran = castq("lookup", "-d", str(demo), "--op", "aten.mm.default", *args)
     assert (ran.code, ran.out) == (2, "")
     assert said in ran.err
@@ -221,7 +222,9 @@ JSON_OPERATOR = '{"op": "aten.mm.default", "inputs": [{"shape": [96, 256], "dtyp
         (JSON_OPERATOR % f', "outputs": [{{"shape": [{2**63}], "dtype": "bf16"}}]', "more than 2**63 - 1 elements"),
     ],
 )
-def test_json_that_two_readers_could_take_differently_is_one_line_and_exit_2(castq, demo, text, said):
+def test_json_that_two_readers_could_take_differently_is_one_line_and_exit_2(
+    castq: Any, demo: Any, text: Any, said: Any
+) -> None:
     ran = castq("lookup", "-d", str(demo), "--operator", "-", stdin=text)
     assert (ran.code, ran.out) == (2, "")
     assert said in ran.err
@@ -229,7 +232,7 @@ def test_json_that_two_readers_could_take_differently_is_one_line_and_exit_2(cas
     assert len(ran.err) < 200
 
 
-def test_infinite_attributes_are_valid_json(castq, demo):
+def test_infinite_attributes_are_valid_json(castq: Any, demo: Any) -> None:
     ran = castq("lookup", "-d", str(demo), *MM, "4,8:bf16", "--attr", "limit=inf", "--attr", "text=nan", "--json")
     operator = json.loads(ran.out, parse_constant=pytest.fail)["operator"]
     assert operator["attrs"] == {"limit": {"float": "inf"}, "text": "nan"}
@@ -237,7 +240,9 @@ def test_infinite_attributes_are_valid_json(castq, demo):
     assert json.loads(again.out)["operator"] == operator
 
 
-def test_many_operators_show_how_far_they_are(castq, demo, tmp_path, monkeypatch):
+def test_many_operators_show_how_far_they_are(
+    castq: Any, demo: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from contextlib import contextmanager
 
     from castq.commands import show
@@ -245,7 +250,7 @@ def test_many_operators_show_how_far_they_are(castq, demo, tmp_path, monkeypatch
     told: list[tuple[str, float, float]] = []
 
     @contextmanager
-    def watched(_: str):
+    def watched(_: str) -> Any:
         yield lambda *step: told.append(step)
 
     monkeypatch.setattr(show, "progress", watched)
@@ -255,7 +260,7 @@ def test_many_operators_show_how_far_they_are(castq, demo, tmp_path, monkeypatch
     assert told == [("aten.mm.default", done, 3) for done in (1, 2, 3)]
 
 
-def test_a_folder_without_database_is_misuse(castq, tmp_path):
+def test_a_folder_without_database_is_misuse(castq: Any, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("nothing here")
     ran = castq("lookup", "-d", str(tmp_path), "--op", "aten.mm.default")
     assert (ran.code, ran.err) == (
@@ -264,7 +269,7 @@ def test_a_folder_without_database_is_misuse(castq, tmp_path):
     )
 
 
-def test_interrupt_exits_130(castq, demo, monkeypatch):
+def test_interrupt_exits_130(castq: Any, demo: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
@@ -272,19 +277,19 @@ def test_interrupt_exits_130(castq, demo, monkeypatch):
     assert castq("lookup", "-d", str(demo), "--op", "aten.mm.default").code == 130
 
 
-def test_version_and_help(castq):
+def test_version_and_help(castq: Any) -> None:
     assert castq("--version").out == "castq 0.1.0\n"
     for command in (("lookup",), ("db", "list"), ("db", "check"), ("db", "demo")):
         assert f"Example: castq {' '.join(command)}" in castq(*command, "--help").out
 
 
-def test_importing_the_program_is_light():
+def test_importing_the_program_is_light() -> None:
     check = "import sys, castq.cli; print([m for m in ('numpy', 'rich', 'scipy', 'yaml') if m in sys.modules])"
     found = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
     assert found.stdout == "[]\n"
 
 
-def test_tensor_text():
+def test_tensor_text() -> None:
     assert parse_tensor("4096,5120:bf16") == TensorSpec((4096, 5120), "bfloat16")
     assert parse_tensor("8,2,16,32:int8:fractal_nz@weight") == TensorSpec(
         (8, 2, 16, 32), "int8", "FRACTAL_NZ", "weight"
@@ -295,7 +300,7 @@ def test_tensor_text():
 @pytest.mark.parametrize(
     ("text", "lengths"), [("1,1,1", (1, 1, 1)), ("3x4096", (4096,) * 3), ("2x1,5", (1, 1, 5)), ("0", (0,))]
 )
-def test_length_text(text, lengths):
+def test_length_text(text: Any, lengths: Any) -> None:
     assert parse_lengths(text, "--kv-lens") == lengths
 
 
@@ -311,7 +316,7 @@ def test_length_text(text, lengths):
         ("dtype=int8", "int8"),
     ],
 )
-def test_attribute_text(text, value):
+def test_attribute_text(text: Any, value: Any) -> None:
     assert parse_attribute(text) == (text.partition("=")[0], value)
 
 
@@ -323,14 +328,14 @@ def test_attribute_text(text, value):
         ('[{"op": "a.b.c"}, {"inputs": []}]', "operator 2: operator JSON: field 'op' must be a string"),
     ],
 )
-def test_operator_file_errors_name_the_place(tmp_path: Path, text, said):
+def test_operator_file_errors_name_the_place(tmp_path: Path, text: Any, said: Any) -> None:
     path = tmp_path / "operators.json"
     path.write_text(text)
     with pytest.raises(InvalidValueError, match=said.replace("(", r"\(")):
         read_operators(str(path))
 
 
-def test_a_folder_without_a_mapping_is_said(castq, tmp_path):
+def test_a_folder_without_a_mapping_is_said(castq: Any, tmp_path: Path) -> None:
     (tmp_path / "MatMulV2.csv").write_text("Input Shapes,Input Data Types,Duration(us)\n")
     ran = castq("lookup", "-d", str(tmp_path), "--op", "aten.mm.default", "--input", "4,8:bf16")
     assert ran.code == 3

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,7 +27,7 @@ def desk(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_run_prints_what_its_json_holds(castq, desk):
+def test_run_prints_what_its_json_holds(castq: Any, desk: Any) -> None:
     ran = castq("run", desk, "--json")
     assert ran.code == 0
     report = json.loads(ran.out)
@@ -36,17 +37,17 @@ def test_run_prints_what_its_json_holds(castq, desk):
     assert any(line.split()[:3] == ["stay", "3", "4"] for line in shown)
 
 
-def test_an_input_after_two_dashes(castq, desk):
+def test_an_input_after_two_dashes(castq: Any, desk: Any) -> None:
     assert json.loads(castq("run", desk, "--json", "--", "--service", "1").out)["observes"]["stay"]["mean"] == 2
     assert json.loads(castq("run", desk, "--json", "--set", "service=1").out)["observes"]["stay"]["mean"] == 2
 
 
-def test_settings_replace_those_of_the_program(castq, desk):
+def test_settings_replace_those_of_the_program(castq: Any, desk: Any) -> None:
     report = json.loads(castq("run", desk, "--horizon", "5", "--seed", "9", "--json").out)
     assert (report["end"], report["seed"], report["ended"]) == (5, 9, 2)
 
 
-def test_a_refused_program_shows_line_and_caret(castq, tmp_path):
+def test_a_refused_program_shows_line_and_caret(castq: Any, tmp_path: Path) -> None:
     path = tmp_path / "wrong.sq"
     path.write_text(DESK.replace("run desk", "run dask"))
     ran = castq("run", str(path))
@@ -58,19 +59,19 @@ def test_a_refused_program_shows_line_and_caret(castq, tmp_path):
 
 
 @pytest.mark.parametrize("words", [["--", "service"], ["--", "--service"], ["--set", "service"], ["--def", "x"]])
-def test_a_wrong_call(castq, desk, words):
+def test_a_wrong_call(castq: Any, desk: Any, words: Any) -> None:
     ran = castq("run", desk, *words)
     assert ran.code == 2
     assert ran.err.startswith("castq: ")
 
 
-def test_a_missing_file(castq, tmp_path):
+def test_a_missing_file(castq: Any, tmp_path: Path) -> None:
     ran = castq("run", str(tmp_path / "none.sq"))
     assert (ran.code, ran.out) == (2, "")
     assert "none.sq" in ran.err
 
 
-def test_dump_writes_samples_gauges_and_iterations(castq, desk, tmp_path):
+def test_dump_writes_samples_gauges_and_iterations(castq: Any, desk: Any, tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert castq("run", desk, "--dump", str(out)).code == 0
     rows = list(csv.DictReader((out / "stay.csv").read_text().splitlines()))
@@ -88,7 +89,7 @@ def test_dump_writes_samples_gauges_and_iterations(castq, desk, tmp_path):
     assert "exists" in again.err, "earlier results are not overwritten"
 
 
-def test_check_says_what_is_declared(castq, desk):
+def test_check_says_what_is_declared(castq: Any, desk: Any) -> None:
     ran = castq("check", desk, "--json")
     assert ran.code == 0
     facts = json.loads(ran.out)
@@ -96,7 +97,7 @@ def test_check_says_what_is_declared(castq, desk):
     assert facts["run"]["horizon"] == 12
 
 
-def test_a_run_that_is_interrupted_reports_what_it_has():
+def test_a_run_that_is_interrupted_reports_what_it_has() -> None:
     from serq.compiler import compile as compile_program
     from serq.runner import run
 
@@ -116,7 +117,7 @@ def test_a_run_that_is_interrupted_reports_what_it_has():
     [path for path in sorted(EXAMPLES.glob("*.sq")) if not path.name.endswith(".wl.sq")],
     ids=lambda path: path.stem,
 )
-def test_examples_run(castq, path):
+def test_examples_run(castq: Any, path: Any) -> None:
     workload = path.with_suffix(".wl.sq")
     traffic = ["--workload", str(workload)] if workload.is_file() else []
     ran = castq("run", str(path), *traffic, "--horizon", "200", "--warmup", "50", "--json")
@@ -124,7 +125,7 @@ def test_examples_run(castq, path):
     assert json.loads(ran.out)["ended"] > 10
 
 
-def test_a_compiled_program_gives_the_same_report(castq, tmp_path):
+def test_a_compiled_program_gives_the_same_report(castq: Any, tmp_path: Path) -> None:
     source = str(EXAMPLES / "chat.sq")
     compiled = tmp_path / "chat.json"
     compiled.write_text(castq("ir", source).out)
@@ -141,7 +142,9 @@ def test_a_compiled_program_gives_the_same_report(castq, tmp_path):
         (lambda text: text.replace('"Run"', '"Rum"'), "Rum"),
     ],
 )
-def test_a_damaged_compiled_program_is_refused(castq, desk, tmp_path, change, telling):
+def test_a_damaged_compiled_program_is_refused(
+    castq: Any, desk: Any, tmp_path: Path, change: Any, telling: Any
+) -> None:
     compiled = tmp_path / "desk.json"
     compiled.write_text(change(castq("ir", desk).out))
     ran = castq("run", str(compiled))
@@ -149,7 +152,7 @@ def test_a_damaged_compiled_program_is_refused(castq, desk, tmp_path, change, te
     assert telling in ran.err
 
 
-def test_an_instance_gives_inputs_and_settings(castq, desk, tmp_path):
+def test_an_instance_gives_inputs_and_settings(castq: Any, desk: Any, tmp_path: Path) -> None:
     case = tmp_path / "case.sq"
     case.write_text("let service = 1;\nrun { horizon 9; seed 4; }\n")
     report = json.loads(castq("run", desk, "--instance", str(case), "--json").out)
@@ -160,7 +163,7 @@ def test_an_instance_gives_inputs_and_settings(castq, desk, tmp_path):
     assert "case.sq:1:" in ran.err
 
 
-def test_fmt_lays_out_once_and_for_all(castq, tmp_path):
+def test_fmt_lays_out_once_and_for_all(castq: Any, tmp_path: Path) -> None:
     path = tmp_path / "desk.sq"
     path.write_text(DESK.replace("run desk (service);", "run   desk(service) ;"))
     assert castq("fmt", "--check", str(path)).code == 1
@@ -169,7 +172,7 @@ def test_fmt_lays_out_once_and_for_all(castq, tmp_path):
     assert json.loads(castq("run", str(path), "--json").out)["observes"]["stay"]["mean"] == 4
 
 
-def test_draw_writes_svg(castq, desk, tmp_path):
+def test_draw_writes_svg(castq: Any, desk: Any, tmp_path: Path) -> None:
     out = tmp_path / "desk.svg"
     assert castq("draw", desk, "--out", str(out)).code == 0
     assert out.read_text() == castq("draw", desk).out
@@ -179,7 +182,7 @@ def test_draw_writes_svg(castq, desk, tmp_path):
     assert ElementTree.fromstring(out.read_text()).tag.endswith("svg")
 
 
-def test_a_trace_outside_the_program_s_folder_is_not_read(castq, tmp_path):
+def test_a_trace_outside_the_program_s_folder_is_not_read(castq: Any, tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
     (tmp_path / "secret.csv").write_text("1,1,5,3,0\n")
@@ -195,7 +198,7 @@ def test_a_trace_outside_the_program_s_folder_is_not_read(castq, tmp_path):
     assert json.loads(given.out)["turns"] == 2
 
 
-def test_arrivals_without_gaps_are_refused(castq, tmp_path):
+def test_arrivals_without_gaps_are_refused(castq: Any, tmp_path: Path) -> None:
     path = tmp_path / "flood.sq"
     path.write_text(DESK.replace("batch(3)", "renewal(now)"))
     ran = castq("run", str(path))
@@ -203,7 +206,7 @@ def test_arrivals_without_gaps_are_refused(castq, tmp_path):
     assert "arrive at 0" in ran.err
 
 
-def test_dump_keeps_client_figures_and_observations_of_one_name_apart(castq, tmp_path):
+def test_dump_keeps_client_figures_and_observations_of_one_name_apart(castq: Any, tmp_path: Path) -> None:
     program, workload, out = tmp_path / "desk.sq", tmp_path / "desk.wl.sq", tmp_path / "out"
     program.write_text("fn main() { stage s : delay; server { run s (cost(s, 2)); observe response = 7; } }")
     workload.write_text("workload { arrive batch(1); }")
@@ -219,7 +222,7 @@ SERVES_NOBODY = (
 )
 
 
-def test_a_run_that_served_nobody_says_why(castq, tmp_path):
+def test_a_run_that_served_nobody_says_why(castq: Any, tmp_path: Path) -> None:
     program = tmp_path / "nobody.sq"
     program.write_text(SERVES_NOBODY)
     found = castq("run", str(program))
@@ -228,7 +231,7 @@ def test_a_run_that_served_nobody_says_why(castq, tmp_path):
     assert f"verdict: {verdict}" in found.out
 
 
-def test_what_was_not_measured_is_a_dash(castq, tmp_path):
+def test_what_was_not_measured_is_a_dash(castq: Any, tmp_path: Path) -> None:
     program = tmp_path / "nan.sq"
     program.write_text(SERVES_NOBODY.replace("cap 4", "cap 9"))
     found = castq("run", str(program))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,7 +29,7 @@ MOONCAKE = """{"timestamp": 1500, "input_length": 6758, "output_length": 500, "h
     ],
     ids=["azure", "azure, CRLF", "mooncake"],
 )
-def test_requests_become_sessions(castq, tmp_path, text, rows):
+def test_requests_become_sessions(castq: Any, tmp_path: Path, text: Any, rows: Any) -> None:
     source, out = tmp_path / "published", tmp_path / "trace.csv"
     source.write_bytes(text.encode())
     assert castq("trace", str(source), "--out", str(out)).code == 0
@@ -52,7 +53,7 @@ def test_requests_become_sessions(castq, tmp_path, text, rows):
         ("version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "unknown form"),
     ],
 )
-def test_a_damaged_trace_is_refused_and_nothing_written(castq, tmp_path, text, telling):
+def test_a_damaged_trace_is_refused_and_nothing_written(castq: Any, tmp_path: Path, text: Any, telling: Any) -> None:
     source, out = tmp_path / "published", tmp_path / "trace.csv"
     source.write_text(text)
     ran = castq("trace", str(source), "--out", str(out))
@@ -63,7 +64,7 @@ def test_a_damaged_trace_is_refused_and_nothing_written(castq, tmp_path, text, t
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason="the published traces are not beside the checkout")
 @pytest.mark.parametrize("name", ["azure-2023/azure-llm-conv-2023.csv", "mooncake/conversation-trace.jsonl"])
-def test_published_traces_are_replayed(castq, tmp_path, name):
+def test_published_traces_are_replayed(castq: Any, tmp_path: Path, name: Any) -> None:
     out = tmp_path / "trace.csv"
     assert castq("trace", str(SHARED / name), "--limit", "60", "--out", str(out)).code == 0
     program = str(ROOT / "examples" / "serving" / "arrivals.sq")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,7 +27,7 @@ def commands(text: str) -> list[tuple[list[str], str]]:
     return [(shlex.split(line), output) for line, _, output in lines]
 
 
-def test_the_example_does_what_it_says(castq, guide, tmp_path, monkeypatch):
+def test_the_example_does_what_it_says(castq: Any, guide: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     asked = 0
     for block in BLOCK.finditer(guide):
@@ -42,7 +43,7 @@ def test_the_example_does_what_it_says(castq, guide, tmp_path, monkeypatch):
     assert asked == 8
 
 
-def test_every_key_of_a_mapping_is_described(guide):
+def test_every_key_of_a_mapping_is_described(guide: Any) -> None:
     keys = {*op_mapping._TOP_TEXT, *op_mapping._ENTRY_FIELDS, *table_layout._FIELDS}
     keys |= {*op_mapping._TOP_MAPS} - {"interpolation_policy"}
     keys |= {*op_mapping._POLICY_FIELDS} - {"generic_compute", "shape_transform"}
@@ -50,7 +51,7 @@ def test_every_key_of_a_mapping_is_described(guide):
     assert sorted(keys - described) == []
 
 
-def test_every_column_that_is_read_is_described(guide):
+def test_every_column_that_is_read_is_described(guide: Any) -> None:
     source = op_mapping.SHIPPED_MAPPINGS.parent
     files = list(source.rglob("*.py"))
     text = "\n".join(path.read_text(encoding="utf-8") for path in files)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,7 +27,7 @@ IDS = [f"{reason}-{i}" for i, (reason, _, _) in enumerate(CASES)]
 
 # points, values and target that `griddata_linear_interp` refuses: its arguments are no rows of a table
 UNEVEN = [(0, 0), (1, 0), (0, 1)]
-OF_THE_MATH = {
+OF_THE_MATH: dict[MissReason, tuple[Any, Any, Any]] = {
     MissReason.INVALID_ARRAY_RANK: ([1, 2, 3], [1, 2, 3], [1]),
     MissReason.POINT_SHAPE_MISMATCH: (UNEVEN, [1, 2], [0, 0]),
     MissReason.INSUFFICIENT_POINTS: (UNEVEN[:2], [1, 2], [0, 0]),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,13 +26,14 @@ def table(folder: Path, *lines: str, columns: str = "Duration(us)", name: str = 
     (folder / f"{name}.csv").write_text("\n".join((f"{HEADER},{columns}", *lines)) + "\n")
 
 
-def found(castq, folder: Path) -> list[dict]:
+def found(castq: Any, folder: Path) -> list[dict[str, Any]]:
     ran = castq("db", "check", str(folder), "--json")
     assert ran.code == 0, "a repeat is no fault"
-    return json.loads(ran.out)["repeats"]
+    repeats: list[dict[str, Any]] = json.loads(ran.out)["repeats"]
+    return repeats
 
 
-def test_repeats_name_file_rows_coordinate_count_and_spread(castq, folder):
+def test_repeats_name_file_rows_coordinate_count_and_spread(castq: Any, folder: Any) -> None:
     """Four launches, the first of them cold: 11.9, 12, 12.1, 38.66, so half of 12 + 12.1; and two of 10.5, 9.5."""
     cells = ("38.66", "12.1", "11.9", "12.0")
     table(
@@ -71,7 +73,7 @@ def test_repeats_name_file_rows_coordinate_count_and_spread(castq, folder):
     ]
 
 
-def test_a_table_without_differing_repeats_says_nothing(castq, folder):
+def test_a_table_without_differing_repeats_says_nothing(castq: Any, folder: Any) -> None:
     """Equal latencies are counted as merged, and no news."""
     table(folder, f'"4,8;8,2",{BF16},3.5', f'"4,8;8,2",{BF16},3.5', f'"8,8;8,2",{BF16},4.5')
     assert found(castq, folder) == []
@@ -93,13 +95,13 @@ def test_a_table_without_differing_repeats_says_nothing(castq, folder):
         (f'"4,8;8,2",{BF16},,decode,a', False),  # no latency, no measurement
     ],
 )
-def test_rows_agree_in_tensors_and_in_what_lookups_compare(castq, folder, second, joined):
+def test_rows_agree_in_tensors_and_in_what_lookups_compare(castq: Any, folder: Any, second: Any, joined: Any) -> None:
     first = f'"4,8;8,2",{BF16},3.5,decode,a'
     table(folder, first, second, columns="Duration(us),Runtime phase,Runtime case_id")
     assert [repeats["lines"] for repeats in found(castq, folder)] == ([[2, 3]] if joined else [])
 
 
-def test_the_coordinate_tells_facts_and_formats(castq, folder):
+def test_the_coordinate_tells_facts_and_formats(castq: Any, folder: Any) -> None:
     tiled = '"4,8;1,1,16,16",DT_BF16;DT_BF16,ND;FRACTAL_NZ'
     table(folder, f"{tiled},3.5,decode", f"{tiled},7,decode", columns="Duration(us),Runtime phase")
     assert found(castq, folder)[0]["coordinate"]["Runtime phase"] == "decode"
@@ -107,7 +109,7 @@ def test_the_coordinate_tells_facts_and_formats(castq, folder):
     assert "4,8;1,1,16,16 DT_BF16;DT_BF16 ND;FRACTAL_NZ Runtime phase=decode" in shown
 
 
-def test_the_preferred_column_decides_as_in_answers(castq, folder):
+def test_the_preferred_column_decides_as_in_answers(castq: Any, folder: Any) -> None:
     """Of three rows the two with an average count: 10 and 30; the duration of the third is another source."""
     rows = (f'"4,8;8,2",{BF16},10,', f'"4,8;8,2",{BF16},,99', f'"4,8;8,2",{BF16},30,')
     table(folder, *rows, columns="Average Duration(us),Duration(us)")
@@ -120,14 +122,14 @@ def test_the_preferred_column_decides_as_in_answers(castq, folder):
     assert "repeats 2 of 10..30" in answer.out
 
 
-def test_outputs_keep_rows_apart(castq, folder):
+def test_outputs_keep_rows_apart(castq: Any, folder: Any) -> None:
     """A symmetric and an asymmetric quantisation of one input are no repeats of one another."""
     columns = "Duration(us),Output Shapes,Output Data Types,Output Formats"
     table(folder, f'"4,8;8,2",{BF16},3,"4,2",INT8,ND', f'"4,8;8,2",{BF16},4,"4,2",DT_BF16,ND', columns=columns)
     assert found(castq, folder) == []
 
 
-def test_collectives_are_told_by_size_ranks_tier_and_dtype(castq, folder):
+def test_collectives_are_told_by_size_ranks_tier_and_dtype(castq: Any, folder: Any) -> None:
     rows = ("1000,2,1,DT_BF16,10", "1000,2,1,DT_BF16,40", "1000,4,1,DT_BF16,50", "1000,2,0,DT_BF16,60")
     text = "\n".join(("message_bytes,num_devices,topology_tier,dtype,Duration(us)", *rows, "1000,2,1,DT_FP16,70"))
     (folder / "hcom_allReduce_.csv").write_text(text + "\n")
@@ -141,7 +143,7 @@ def test_collectives_are_told_by_size_ranks_tier_and_dtype(castq, folder):
     }
 
 
-def test_long_lists_are_cut_in_the_table_and_whole_in_json(castq, folder):
+def test_long_lists_are_cut_in_the_table_and_whole_in_json(castq: Any, folder: Any) -> None:
     """Twelve coordinates twice, one ten times."""
     pairs = [f'"{m},8;8,2",{BF16},{cell}' for m in range(1, 13) for cell in (10, 11)]
     table(folder, *(f'"64,8;8,2",{BF16},{10 + i}' for i in range(10)), *pairs)
@@ -153,7 +155,7 @@ def test_long_lists_are_cut_in_the_table_and_whole_in_json(castq, folder):
     assert lines[5].split("\t")[1] == "2,3,4,5,6,7,8,9 and 2 more"
 
 
-def test_the_compared_columns_are_those_that_lookups_read():
+def test_the_compared_columns_are_those_that_lookups_read() -> None:
     """Whatever a path or the base reads of a row is part of its coordinate."""
     root = Path(database_package.__file__).parent
     files = [*root.glob("exact/*.py"), *root.glob("paths/*.py")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,16 +12,16 @@ from rfc_coverage import citations, coverage_text, main, uncited
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_table_is_what_the_generator_writes():
+def test_the_table_is_what_the_generator_writes() -> None:
     written = (ROOT / "docs/rfc-coverage.md").read_text(encoding="utf-8")
     assert written == coverage_text(ROOT), "run: python tools/rfc_coverage.py"
 
 
-def test_every_row_of_72_and_sentence_of_73_has_a_citing_test():
+def test_every_row_of_72_and_sentence_of_73_has_a_citing_test() -> None:
     assert uncited(ROOT) == []
 
 
-def test_citations_are_read_from_docstrings_of_tests(tmp_path):
+def test_citations_are_read_from_docstrings_of_tests(tmp_path: Path) -> None:
     folder = tmp_path / "tests" / "sub"
     folder.mkdir(parents=True)
     (folder / "test_x.py").write_text(
@@ -38,7 +39,9 @@ def test_citations_are_read_from_docstrings_of_tests(tmp_path):
     assert not any(item[2] == "7.3.5" for item in found)
 
 
-def test_check_says_whether_it_is_up_to_date(tmp_path, monkeypatch, capsys):
+def test_check_says_whether_it_is_up_to_date(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["--check"]) == 2
     assert "usage" in capsys.readouterr().err
@@ -51,6 +54,6 @@ def test_check_says_whether_it_is_up_to_date(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["--check", "more"]])
-def test_unknown_arguments_are_refused(monkeypatch, arguments):
+def test_unknown_arguments_are_refused(monkeypatch: pytest.MonkeyPatch, arguments: Any) -> None:
     monkeypatch.chdir(ROOT)
     assert main(arguments) == 2

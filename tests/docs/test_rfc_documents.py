@@ -67,7 +67,7 @@ def _table(sections: dict[str, Section], number: str, index: int = 0) -> Table:
     return sections[number].tables[index]
 
 
-def test_sections_are_numbered_as_in_the_seed(english, chinese):
+def test_sections_are_numbered_as_in_the_seed(english: Any, chinese: Any) -> None:
     """RFC 7.3.10: both documents hold the same sections in the same order."""
     assert [number for number in english if number] == NUMBERS
     assert list(chinese) == list(english)
@@ -75,7 +75,7 @@ def test_sections_are_numbered_as_in_the_seed(english, chinese):
         assert chinese[number].level == english[number].level, number
 
 
-def test_every_section_has_the_same_parts(english, chinese):
+def test_every_section_has_the_same_parts(english: Any, chinese: Any) -> None:
     """RFC 7.3.10: tables, list items, code blocks and paragraphs correspond one to one."""
     for number, section in english.items():
         peer = chinese[number]
@@ -88,7 +88,7 @@ def test_every_section_has_the_same_parts(english, chinese):
             assert {len(row) for row in table.rows} == {len(table.header)}, number
 
 
-def test_cells_and_items_name_the_same_code(english, chinese):
+def test_cells_and_items_name_the_same_code(english: Any, chinese: Any) -> None:
     """RFC 7.3.10: code spans are equal, cell by cell."""
     for number, section in english.items():
         for ours, theirs in zip(section.tables, chinese[number].tables, strict=True):
@@ -99,17 +99,17 @@ def test_cells_and_items_name_the_same_code(english, chinese):
 
 
 @pytest.mark.parametrize("number", ["3.4.1", "5", "7.2"])
-def test_categories_and_paths_are_the_same_words(english, chinese, number):
+def test_categories_and_paths_are_the_same_words(english: Any, chinese: Any, number: Any) -> None:
     assert [row[:2] for row in english[number].tables[-1].rows] == [row[:2] for row in chinese[number].tables[-1].rows]
 
 
-def test_versions_axes_and_ceilings_are_the_same_cells(english, chinese):
+def test_versions_axes_and_ceilings_are_the_same_cells(english: Any, chinese: Any) -> None:
     for number, columns in (("3.4.1", slice(2, 6)), ("3.4.2", slice(2, 3))):
         pairs = zip(_table(english, number).rows, _table(chinese, number).rows, strict=True)
         assert all(row[columns] == peer[columns] for row, peer in pairs)
 
 
-def test_both_name_each_other_and_the_date(english, chinese):
+def test_both_name_each_other_and_the_date(english: Any, chinese: Any) -> None:
     for sections in (english, chinese):
         facts = [row[1] for row in _table(sections, "").rows]
         assert "2026-11-30" in facts
@@ -118,12 +118,12 @@ def test_both_name_each_other_and_the_date(english, chinese):
     assert "互为对等" in _table(chinese, "").rows[-1][1]
 
 
-def test_the_chinese_text_is_chinese(chinese):
+def test_the_chinese_text_is_chinese(chinese: Any) -> None:
     prose = [section.title for section in chinese.values() if section.number[:2] not in ("4.",)]
     assert all(re.search(r"[一-鿿]", title) for title in prose)
 
 
-def test_table_341_is_the_row_file(english):
+def test_table_341_is_the_row_file(english: Any) -> None:
     """RFC 7.3.10: operators, versions, axes and ceilings are those `castq rfc` puts to the test."""
     expected = [
         (
@@ -140,7 +140,7 @@ def test_table_341_is_the_row_file(english):
     assert [row[:6] for row in _table(english, "3.4.1").rows] == expected
 
 
-def test_table_342_is_the_row_file(english):
+def test_table_342_is_the_row_file(english: Any) -> None:
     listed = [(name, row[2]) for row in _table(english, "3.4.2").rows for name in code_spans(row[1])]
     assert listed == [(row.operator, ", ".join(row.claims)) for row in ROWS if row.table == "3.4.2"]
 
@@ -149,7 +149,7 @@ CLAIMS = [pytest.param(row, version, id=f"{row.operator}-{version}") for row in 
 
 
 @pytest.mark.parametrize(("row", "version"), CLAIMS)
-def test_every_entry_exists_and_leads_where_stated(row: RfcRow, version: str):
+def test_every_entry_exists_and_leads_where_stated(row: RfcRow, version: str) -> None:
     """RFC 7.3.1: each operator entry x version has the stated selector, path and ceiling."""
     claim, entry = row.claims[version], MAPPINGS[version].operators[row.operator]
     for name, value in claim.selector.items():
@@ -175,7 +175,7 @@ def _groups(path: OperatorPath, axes: tuple[tuple[str, ...], ...]) -> tuple[tupl
 
 
 @pytest.mark.parametrize("number", range(len(SELECTED)))
-def test_every_selector_of_section_5_leads_to_its_path(english, number):
+def test_every_selector_of_section_5_leads_to_its_path(english: Any, number: Any) -> None:
     """RFC 7.3.1: the selectors of section 5, taken as written."""
     row = _table(english, "5", 1).rows[number]
     fields: dict[str, Any] = {"kernel_type": "Cast"}
@@ -187,7 +187,7 @@ def test_every_selector_of_section_5_leads_to_its_path(english, number):
     assert path.name == SELECTED[row[1]]
 
 
-def test_fields_of_section_5_are_read(english):
+def test_fields_of_section_5_are_read(english: Any) -> None:
     header, *named = [code_spans(row[0])[0] for row in _table(english, "5").rows]
     assert OpMapping(path=None, header={header: "strict"}).strict
     assert not OpMapping(path=None, header={}).strict
@@ -196,12 +196,12 @@ def test_fields_of_section_5_are_read(english):
     assert all(name in fields or name.rpartition(".")[2] in policies for name in named)
 
 
-def test_path_and_matrix_rows_correspond(english):
+def test_path_and_matrix_rows_correspond(english: Any) -> None:
     """RFC 7.3.10: 5 and 7.2 list the same paths in the same order."""
     assert [row[:2] for row in _table(english, "7.2").rows] == [row[:2] for row in _table(english, "5", 1).rows]
 
 
-def test_reasons_and_files_named_in_the_text_exist(english):
+def test_reasons_and_files_named_in_the_text_exist(english: Any) -> None:
     from tensor_cast.performance_model.profiling_database.data_source import MissReason
 
     known = {str(reason) for reason in MissReason}
@@ -212,7 +212,7 @@ def test_reasons_and_files_named_in_the_text_exist(english):
     assert all((ROOT / name).exists() for name in code_spans(text) if name.startswith("tests/"))
 
 
-def test_links_lead_somewhere():
+def test_links_lead_somewhere() -> None:
     for name in ("phase2_en.md", "phase2_zh.md"):
         text = (ROOT / "docs/rfc" / name).read_text(encoding="utf-8")
         links = re.findall(r"\]\(([^)]+)\)", text)

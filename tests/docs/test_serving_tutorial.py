@@ -25,7 +25,7 @@ def found(document: Any, path: str) -> Any:
 
 
 @pytest.mark.parametrize(("program", "figures"), PROGRAM.findall(TEXT))
-def test_program(program, figures):
+def test_program(program: Any, figures: Any) -> None:
     quoted = FIGURE.findall(figures)
     assert quoted, "a program of the tutorial quotes at least one figure"
     document = run(compile_program(source=program)).to_json()
@@ -39,5 +39,5 @@ def test_program(program, figures):
             assert got == pytest.approx(float(value), abs=found(document, margin) if margin else 1e-9), path
 
 
-def test_the_tutorial_has_its_programs():
+def test_the_tutorial_has_its_programs() -> None:
     assert len(PROGRAM.findall(TEXT)) == 7

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from serq.compiler import compile as compile_program
@@ -279,12 +281,12 @@ ACCEPTED = [
 
 
 @pytest.mark.parametrize(("text", "workload"), ACCEPTED)
-def test_accepted(text, workload):
+def test_accepted(text: Any, workload: Any) -> None:
     program = compile_program(source=text, workload_source=workload, horizon=50)
     assert from_json(to_json(program)) == program
 
 
-def test_a_long_aggregate_is_written_and_read():
+def test_a_long_aggregate_is_written_and_read() -> None:
     text = (
         "stage lane[4000] : fifo; workload { arrive batch(1); }"
         " session { run lane[0] (1); observe q = sum k in 4000 (queue(lane[k])); end; } run { }"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from typing import Any
 
 import pytest
 
@@ -57,12 +58,12 @@ def erlang_c(servers: int, load: float) -> float:
     ],
     ids=["M/M/1", "M/M/3", "M/D/1", "M/E2/1", "M/M/1-PS", "M/D/1-PS", "M/M/inf"],
 )
-def test_open_queue(stage, service, theory):
+def test_open_queue(stage: Any, service: Any, theory: Any) -> None:
     """Pollaczek-Khinchine, Erlang C, and the insensitivity of processor sharing and delay to the distribution."""
     assert_near(theory, means(QUEUE.format(stage=stage, service=service, arrive="poisson (1)"), "stay"))
 
 
-def test_closed_network():
+def test_closed_network() -> None:
     """Five customers alternate between a think delay of mean 2 and an exponential server of mean 1.
 
     Mean value analysis, exact for this network: R(n) = S (1 + Q(n-1)), X = n / (Z + R), Q = X R.
@@ -81,7 +82,7 @@ def test_closed_network():
     assert_near(response, means(source, "stay"))
 
 
-def test_same_seed_same_report():
+def test_same_seed_same_report() -> None:
     source = QUEUE.format(stage="fifo", service="~exp(0.7)", arrive="poisson (1)")
     first, again, other = (run(compile_program(source=source, seed=seed)).to_json(samples=True) for seed in (5, 5, 6))
     assert first == again

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
+from typing import Any
 
-import conformance
 import pytest
 
+import conformance
 from serq import ir
 from serq.compiler import compile as compile_program
 from serq.errors import SerqError
@@ -21,19 +23,17 @@ run { horizon 12; warmup 1; seed 7; }
 """
 
 
-def program(
-    body: str, *, declared: str = "stage desk : fifo;", run: str = "horizon 10;", **given: object
-) -> ir.Program:
+def program(body: str, *, declared: str = "stage desk : fifo;", run: str = "horizon 10;", **given: Any) -> ir.Program:
     text = f"{declared} workload {{ arrive batch(2); }} session {{ {body} }} run {{ {run} }}"
-    return compile_program(source=text, **given)  # type: ignore[arg-type]
+    return compile_program(source=text, **given)
 
 
 def statements(body: str, **given: str) -> ir.Block:
-    found = program(body, **given)  # type: ignore[arg-type]
+    found = program(body, **given)
     return found.blocks[found.session]
 
 
-def test_a_whole_program():
+def test_a_whole_program() -> None:
     found = compile_program(source=COUNTER)
     stage = ir.Ref(0)
     assert found.attrs[9:] == ("t0",)
@@ -50,20 +50,20 @@ def test_a_whole_program():
     assert not found.client
 
 
-def test_the_caller_overrides_settings_and_constants():
+def test_the_caller_overrides_settings_and_constants() -> None:
     found = compile_program(source=COUNTER, horizon=20, seed=3, sets={"service": "1 + 4"})
     assert (found.horizon, found.seed) == (20.0, 3)
     assert found.blocks[found.session][1] == ir.Run((ir.Ref(0),), ir.Num(5.0))
 
 
-def test_definitions_are_written_out_and_constants_folded():
+def test_definitions_are_written_out_and_constants_folded() -> None:
     declared = "stage desk : fifo; def twice(x) = 2 * x; def both(a, b) { max(twice(a), b) }"
     run = statements("run desk (both(1 + 2, 4)); run desk (both(serial, 4)); end;", declared=declared)
     assert run[0] == ir.Run((ir.Ref(0),), ir.Num(6.0))
     assert run[1] == ir.Run((ir.Ref(0),), ir.Call("max", (ir.Binary("*", ir.Num(2.0), ir.Attr(1)), ir.Num(4.0))))
 
 
-def test_a_replaced_definition():
+def test_a_replaced_definition() -> None:
     declared = "stage desk : fifo; def f(x) = x;"
     found = program("run desk (f(3)); end;", declared=declared, defs={"f": "x * x"})
     assert found.blocks[found.session][0] == ir.Run((ir.Ref(0),), ir.Num(9.0))
@@ -85,11 +85,11 @@ def test_a_replaced_definition():
         ("ln(exp(0)) + sqrt(16) + abs(-2)", 6.0),
     ],
 )
-def test_constants(expr, value):
+def test_constants(expr: Any, value: Any) -> None:
     assert statements(f"run desk (1); set a = {expr}; end;")[1] == ir.Set(9, ir.Num(value))
 
 
-def test_families_and_references():
+def test_families_and_references() -> None:
     declared = "pool kd[2] { cap 3; } stage desk : fifo; stage lane[1] : ps(present);"
     found = program("hold kd[serial] (1) { run lane[0] (1); } end;", declared=declared)
     assert [(pool.name, pool.index) for pool in found.pools] == [("kd", 0), ("kd", 1)]
@@ -120,7 +120,7 @@ stage npu : step {{ budget 256; chunk 128; cost 1 + tokens; {serve} memory kv; }
         ("serve only (decoding) by (remaining);", False, ["serve", "admit"]),
     ],
 )
-def test_step_stages(serve, exclusive, words):
+def test_step_stages(serve: Any, exclusive: Any, words: Any) -> None:
     body = "hold seats (1), kv (4) { prefill (4) growing kv; decode (2) growing kv; } end;"
     found = program(body, declared=STEP.format(serve=serve))
     step = found.stages[0].step
@@ -136,7 +136,7 @@ def test_step_stages(serve, exclusive, words):
         assert step.iteration[0].only == step.iteration[1].only == ir.Ctx("decoding")
 
 
-def test_control_and_transfer():
+def test_control_and_transfer() -> None:
     declared = "pool a { cap 4; } pool b { cap 4; } stage up : ps(2); stage down : ps(3); share bottleneck;"
     body = """
     hold a (2) { run up (1); } cache (2) lease a (inf);
@@ -159,12 +159,12 @@ def test_control_and_transfer():
     assert found.share == "bottleneck"
 
 
-def test_a_tool_stage_is_supplied():
+def test_a_tool_stage_is_supplied() -> None:
     found = program("run desk (1); tool 2; end;")
     assert found.stages[1] == ir.Stage("tool", "delay")
 
 
-def test_request_expands_the_server():
+def test_request_expands_the_server() -> None:
     text = """
     stage desk : fifo;
     workload { arrive batch(1); session { turn; request; request; end; } }
@@ -175,7 +175,7 @@ def test_request_expands_the_server():
     assert [type(one).__name__ for one in found.blocks[found.session]] == ["Turn", "Run", "Run", "End"]
 
 
-def test_use_reads_beside_the_including_file_and_nowhere_else(tmp_path):
+def test_use_reads_beside_the_including_file_and_nowhere_else(tmp_path: Path) -> None:
     (tmp_path / "lib").mkdir()
     (tmp_path / "lib" / "shapes.sq").write_text('use "more.sq"; def rows(n) = n <= 1 ? 1 : half(8);')
     (tmp_path / "lib" / "more.sq").write_text("def half(n) = n / 2;")
@@ -192,7 +192,7 @@ def test_use_reads_beside_the_including_file_and_nowhere_else(tmp_path):
 
 @pytest.mark.skipif(not conformance.CORPUS.is_dir(), reason="the conformance corpus is not beside the checkout")
 @pytest.mark.parametrize("name", conformance.names(prefix="s"))
-def test_the_corpus_compiles(name):
+def test_the_corpus_compiles(name: Any) -> None:
     case = conformance.expectation(name)
     found = conformance.compiled(case)
     expected = case["expect"]

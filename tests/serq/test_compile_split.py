@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import conformance
+from typing import Any
+
 import pytest
 
+import conformance
 from serq import ir
 from serq.compiler import compile as compile_program
 
@@ -34,8 +36,8 @@ fn main() {
 """
 
 
-def split(text: str, workload: str = WORKLOAD, **given: object) -> ir.Program:
-    return compile_program(source=text, workload_source=workload, horizon=20, **given)  # type: ignore[arg-type]
+def split(text: str, workload: str = WORKLOAD, **given: Any) -> ir.Program:
+    return compile_program(source=text, workload_source=workload, horizon=20, **given)
 
 
 def server_of(found: ir.Program) -> ir.Block:
@@ -44,7 +46,7 @@ def server_of(found: ir.Program) -> ir.Block:
     return found.blocks[turn.body]
 
 
-def test_an_engine():
+def test_an_engine() -> None:
     found = split(ENGINE)
     stage = found.stages[0]
     assert (stage.name, stage.kind) == ("llm", "step")
@@ -68,7 +70,7 @@ def test_an_engine():
     assert found.claims[1].test == ir.Binary("==", ir.Agg("count", 1), ir.Num(2.0))
 
 
-def test_a_request_is_written_out():
+def test_a_request_is_written_out() -> None:
     found = split(ENGINE)
     slot = {name: ir.Attr(index) for index, name in enumerate(found.attrs)}
     hold = next(one for one in server_of(found) if isinstance(one, ir.Hold))
@@ -93,7 +95,7 @@ def test_a_request_is_written_out():
     assert found.hidden == (slot["o"].slot,)
 
 
-def test_a_sent_expression_has_a_slot_of_its_own():
+def test_a_sent_expression_has_a_slot_of_its_own() -> None:
     text = "fn main() { stage s : fifo; server (n) { run s (cost(s, n)); } }"
     found = split(text, "workload { arrive batch(1); turn { set k = 2; set n = 5; } send (n: k + n); }")
     assert found.attrs[-2:] == ("n", "server.n") or "server.n" in found.attrs
@@ -102,7 +104,7 @@ def test_a_sent_expression_has_a_slot_of_its_own():
     assert server_of(found)[1] == ir.Run((ir.Ref(0),), ir.Attr(own))
 
 
-def test_inputs():
+def test_inputs() -> None:
     text = (
         'use "std/args"; fn main() { let a = args.number("scale", 2); let b = args.number("more", a / 2);'
         " stage s : fifo; server { run s (cost(s, a + b)); } }"
@@ -112,14 +114,14 @@ def test_inputs():
     assert server_of(split(text, work, sets={"scale": "2 * 5"})) == (ir.Run((ir.Ref(0),), ir.Num(15.0)),)
 
 
-def test_constants_of_the_two_files_are_apart():
+def test_constants_of_the_two_files_are_apart() -> None:
     text = "fn main() { let n = 2; stage s : fifo; server { run s (cost(s, n)); } }"
     found = split(text, "let n = 3; workload { arrive batch(n); }")
     assert found.arrival == ir.Arrival("batch", 3.0)
     assert server_of(found) == (ir.Run((ir.Ref(0),), ir.Num(2.0)),)
 
 
-def test_an_entry_runs_where_it_is_called():
+def test_an_entry_runs_where_it_is_called() -> None:
     text = """
     fn main() {
       queue wire[2] : link { serve fifo latency 0.5; transfer (n) { run (cost(wire, n + self)); mark moved; } }
@@ -139,7 +141,7 @@ def test_an_entry_runs_where_it_is_called():
 
 @pytest.mark.skipif(not conformance.CORPUS.is_dir(), reason="the conformance corpus is not beside the checkout")
 @pytest.mark.parametrize("name", [name for name in conformance.names() if name[0] in "abcdefg"])
-def test_the_corpus_compiles(name):
+def test_the_corpus_compiles(name: Any) -> None:
     case = conformance.expectation(name)
     found = conformance.compiled(case)
     expected = case["expect"]

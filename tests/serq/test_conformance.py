@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-import conformance
 import pytest
 
+import conformance
 from serq.runner import run
 
 CASES = Path(__file__).parent / "cases"
 
 
 @pytest.mark.parametrize("name", conformance.names(CASES))
-def test_essential_case(name):
+def test_essential_case(name: Any) -> None:
     assert conformance.differences(name, CASES) == []
 
 
@@ -23,7 +24,7 @@ def _ending_in_a_report() -> list[str]:
 
 
 @pytest.mark.parametrize("name", _ending_in_a_report())
-def test_taking_every_iteration_by_itself_gives_the_same(name):
+def test_taking_every_iteration_by_itself_gives_the_same(name: Any) -> None:
     """What is run through together, or worked out queue by queue, is what the steps give."""
     case = conformance.expectation(name, CASES)
     program = conformance.compiled(case, CASES)
@@ -33,5 +34,5 @@ def test_taking_every_iteration_by_itself_gives_the_same(name):
 
 @pytest.mark.skipif(not conformance.CORPUS.is_dir(), reason="the conformance corpus is not beside the checkout")
 @pytest.mark.parametrize("name", conformance.names())
-def test_corpus(name):
+def test_corpus(name: Any) -> None:
     assert conformance.differences(name) == []

@@ -84,7 +84,7 @@ def simulated(source: str, **options: Any) -> Report:
 
 @settings(max_examples=60, deadline=None)
 @given(case=cases(BATCH), cost=COSTS)
-def test_tokens_and_memory_are_conserved(case, cost):
+def test_tokens_and_memory_are_conserved(case: Any, cost: Any) -> None:
     report = simulated(case.source(cost), iterations=True)
     given_tokens: dict[int, int] = {}
     for (start, _, grants), following in pairwise([*report.iterations, (float("inf"), "", ())]):
@@ -107,7 +107,7 @@ def test_tokens_and_memory_are_conserved(case, cost):
 
 @settings(max_examples=40, deadline=None)
 @given(case=cases(BATCH), rows=st.sampled_from([(1, 2, 4, 8), (8,), (3, 6)]))
-def test_padding_makes_no_progress(case, rows):
+def test_padding_makes_no_progress(case: Any, rows: Any) -> None:
     """Padded rows change how long an iteration takes, never what it computes."""
     padded = f"{rows[-1]}"
     for size in reversed(rows[:-1]):
@@ -123,7 +123,7 @@ def test_padding_makes_no_progress(case, rows):
 
 @settings(max_examples=80, deadline=None)
 @given(case=cases(ANY), cost=COSTS)
-def test_running_ahead_changes_nothing(case, cost):
+def test_running_ahead_changes_nothing(case: Any, cost: Any) -> None:
     program = compile_program(source=case.source(cost))
     slow = run(program, iterations=True, step_by_step=True).to_json(samples=True)
     fast = run(program, iterations=True).to_json(samples=True)
@@ -132,7 +132,7 @@ def test_running_ahead_changes_nothing(case, cost):
 
 @settings(max_examples=80, deadline=None)
 @given(case=cases(ANY, longer=20), cost=COSTS, gauge=st.booleans())
-def test_leaping_over_long_answers_changes_nothing(case, cost, gauge):
+def test_leaping_over_long_answers_changes_nothing(case: Any, cost: Any, gauge: Any) -> None:
     source = case.source(cost)
     if not gauge:
         source = source.replace("gauge used_units = used(kv);", "")
@@ -143,7 +143,7 @@ def test_leaping_over_long_answers_changes_nothing(case, cost, gauge):
 
 @pytest.mark.skipif(not conformance.CORPUS.is_dir(), reason="the conformance corpus is not beside the checkout")
 @pytest.mark.parametrize("name", [name for name in conformance.names() if name[0] in "defs"])
-def test_the_corpus_step_by_step(name):
+def test_the_corpus_step_by_step(name: Any) -> None:
     case = conformance.expectation(name)
     if case["expect"]["status"] == "error":
         return

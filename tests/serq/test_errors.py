@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any, cast
 
-import conformance
 import numpy as np
 import pytest
 
+import conformance
 from serq.compiler import compile as compile_program
 from serq.errors import SerqError
 
@@ -16,14 +17,14 @@ REFUSED = Path(__file__).parent / "refused"
 CASES = sorted(path.stem for path in REFUSED.glob("*.sq") if not path.name.endswith(".wl.sq"))
 
 
-def refusal(text: str, workload: str | None = None, **given: object) -> SerqError:
+def refusal(text: str, workload: str | None = None, **given: Any) -> SerqError:
     with pytest.raises(SerqError) as caught:
-        compile_program(source=text, workload_source=workload, **{"horizon": 10, **given})  # type: ignore[arg-type]
+        compile_program(source=text, workload_source=workload, **{"horizon": 10, **given})
     return caught.value
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_refused(name):
+def test_refused(name: Any) -> None:
     workload = REFUSED / f"{name}.wl.sq"
     note = re.search(
         r"// refused: (\S+?)(?:, line (\d+))?(?:, code (\S+?))?(?:, mentions (.+))?$",
@@ -49,7 +50,7 @@ def _compile_errors() -> list[str]:
 
 @pytest.mark.skipif(not conformance.CORPUS.is_dir(), reason="the conformance corpus is not beside the checkout")
 @pytest.mark.parametrize("name", _compile_errors())
-def test_the_corpus_is_refused(name):
+def test_the_corpus_is_refused(name: Any) -> None:
     case = conformance.expectation(name)
     expected = case["expect"]
     with pytest.raises(SerqError) as caught:
@@ -63,7 +64,7 @@ def test_the_corpus_is_refused(name):
         assert word in str(error)
 
 
-def test_a_diagnostic_shows_the_line_a_caret_and_the_fix():
+def test_a_diagnostic_shows_the_line_a_caret_and_the_fix() -> None:
     error = refusal("stage desk : fifo;\nworkload { arrive batch(1); }\nsession { run dask (1); end; }\n")
     assert str(error) == (
         "deployment:3:15: error: no stage is called 'dask'\n"
@@ -73,7 +74,7 @@ def test_a_diagnostic_shows_the_line_a_caret_and_the_fix():
     )
 
 
-def test_independent_errors_come_together():
+def test_independent_errors_come_together() -> None:
     text = "stage desk : fifo; workload { arrive batch(1); } session { run dask (1); set a = b; run desk (-1); end; }"
     error = refusal(text)
     assert [one.kind for one in error.errors] == ["name", "name", "value"]
@@ -123,7 +124,7 @@ SEED = [
 
 
 @pytest.mark.parametrize(("text", "kind"), SEED)
-def test_single_file_refusals(text, kind):
+def test_single_file_refusals(text: Any, kind: Any) -> None:
     assert refusal(text).kind == kind
 
 
@@ -153,7 +154,7 @@ SPLIT = [
 
 
 @pytest.mark.parametrize(("items", "workload", "kind"), SPLIT)
-def test_split_refusals(items, workload, kind):
+def test_split_refusals(items: Any, workload: Any, kind: Any) -> None:
     assert refusal(f"fn main() {{ {items} }}", workload).kind == kind
 
 
@@ -169,19 +170,19 @@ def test_split_refusals(items, workload, kind):
         {"defs": {"nothing": "1"}},
     ],
 )
-def test_settings(given):
+def test_settings(given: Any) -> None:
     text = f"{WORK} {ONE} session {{ run s (1); end; }} run {{ }}"
     assert refusal(text, **given).kind == "override"
 
 
-def test_wrong_arguments_are_python_errors():
+def test_wrong_arguments_are_python_errors() -> None:
     with pytest.raises(TypeError):
         compile_program(source=WORK, horizon="10")  # type: ignore[arg-type]
     with pytest.raises(OverflowError):
         compile_program(source=WORK, seed=2**64)
 
 
-def test_nothing_given_and_a_workload_for_a_single_file():
+def test_nothing_given_and_a_workload_for_a_single_file() -> None:
     assert refusal(f"{WORK} session {{ end; }}", WORK).kind == "structure"
     with pytest.raises(SerqError):
         compile_program()
@@ -200,26 +201,25 @@ SMALL = "stage s : fifo; workload { arrive renewal(1); } session { run s (1); en
         ({"arrivals": 2**64}, "'arrivals' lies between 1 and 2\\^64 - 1"),
     ],
 )
-def test_a_seed_or_number_of_arrivals_has_a_range(given, allowed):
+def test_a_seed_or_number_of_arrivals_has_a_range(given: Any, allowed: Any) -> None:
     with pytest.raises(OverflowError, match=allowed):
         compile_program(source=SMALL, **given)
 
 
-def test_a_seed_written_in_the_text_has_the_same_range():
+def test_a_seed_written_in_the_text_has_the_same_range() -> None:
     with pytest.raises(SerqError, match="'seed' is a whole number between 0 and"):
         compile_program(source=SMALL.replace("horizon 9;", "horizon 9; seed 2 ^ 64;"))
 
 
 @pytest.mark.parametrize("number", [3, 3.0, np.int64(3), np.uint8(3), np.float32(3), np.float64(3), "1 + 2"])
-def test_numbers_of_other_libraries_are_numbers(number):
+def test_numbers_of_other_libraries_are_numbers(number: Any) -> None:
     program = compile_program(source=SMALL.replace("run s (1)", "run s (k)"), sets={"k": number})
     assert program == compile_program(source=SMALL.replace("run s (1)", "run s (3)"))
 
 
-def test_settings_of_other_libraries_are_numbers():
-    program = compile_program(
-        source=SMALL, seed=np.int32(4), horizon=np.int64(20), warmup=np.float32(1.5), arrivals=np.uint8(5)
-    )
+def test_settings_of_other_libraries_are_numbers() -> None:
+    given: dict[str, Any] = {"seed": np.int32(4), "horizon": np.int64(20), "warmup": np.float32(1.5)}
+    program = compile_program(source=SMALL, **given, arrivals=cast(int, np.uint8(5)))
     assert (program.seed, program.horizon, program.warmup, program.arrivals) == (4, 20.0, 1.5, 5)
 
 
@@ -234,12 +234,12 @@ def test_settings_of_other_libraries_are_numbers():
         ({"horizon": "9"}, "'horizon' is a number, not '9'"),
     ],
 )
-def test_an_argument_of_a_wrong_type_is_named(given, message):
+def test_an_argument_of_a_wrong_type_is_named(given: Any, message: Any) -> None:
     with pytest.raises(TypeError, match=message):
         compile_program(source=SMALL, **given)
 
 
-SPLIT = """fn main() {
+DEPLOYMENT = """fn main() {
   device chip { kv cap 40; flops (n) = n / 100; }
   engine llm on chip { seats cap 2; tokens cap 8;
     scheduler { advance running; admit waiting taking seats (1), kv (request.known); }
@@ -264,30 +264,30 @@ SENDS = "workload { arrive batch(1); turn { set n = 4; } send (n); }"
         ("seats (1)", "seat (1)"),
     ],
 )
-def test_a_misspelt_word_names_the_nearest(word, written):
-    assert refusal(SPLIT.replace(word, written), SENDS).hint == f"did you mean {word.split()[0]!r}?"
+def test_a_misspelt_word_names_the_nearest(word: Any, written: Any) -> None:
+    assert refusal(DEPLOYMENT.replace(word, written), SENDS).hint == f"did you mean {word.split()[0]!r}?"
 
 
 @pytest.mark.parametrize(("word", "written"), [("arrive", "arive"), ("batch", "bach"), ("workload", "workoad")])
-def test_a_misspelt_word_of_a_workload_names_the_nearest(word, written):
-    assert refusal(SPLIT, SENDS.replace(word, written)).hint == f"did you mean {word!r}?"
+def test_a_misspelt_word_of_a_workload_names_the_nearest(word: Any, written: Any) -> None:
+    assert refusal(DEPLOYMENT, SENDS.replace(word, written)).hint == f"did you mean {word!r}?"
 
 
-def test_an_unknown_pool_in_taking_names_what_the_engine_takes():
-    error = refusal(SPLIT.replace("seats (1)", "xyz (1)"), SENDS)
+def test_an_unknown_pool_in_taking_names_what_the_engine_takes() -> None:
+    error = refusal(DEPLOYMENT.replace("seats (1)", "xyz (1)"), SENDS)
     assert (error.kind, error.line, error.hint) == ("name", 4, "'llm' takes seats, kv")
 
 
-def test_what_is_missing_says_how_to_give_it():
-    assert "--workload FILE" in str(refusal(SPLIT))
-    assert "--horizon T" in str(refusal(SPLIT, SENDS, horizon=None))
+def test_what_is_missing_says_how_to_give_it() -> None:
+    assert "--workload FILE" in str(refusal(DEPLOYMENT))
+    assert "--horizon T" in str(refusal(DEPLOYMENT, SENDS, horizon=None))
     empty = refusal("")
     assert (empty.kind, empty.message) == ("structure", "the program is empty")
 
 
 @pytest.mark.parametrize(("text", "line"), [("cost(s, 1)", 9), ("tokens cap 8", 3)])
-def test_a_time_of_a_device_is_read_by_a_worker_only(text, line):
-    changed = SPLIT.replace(text, text.replace("1", "flops(n)").replace("8", "flops(8)"))
+def test_a_time_of_a_device_is_read_by_a_worker_only(text: Any, line: Any) -> None:
+    changed = DEPLOYMENT.replace(text, text.replace("1", "flops(n)").replace("8", "flops(8)"))
     error = refusal(changed, SENDS)
     assert (error.kind, error.line) == ("moment", line)
     assert "only the 'worker' of an engine" in error.message

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from serq.compiler import compile as compile_program
@@ -32,7 +34,7 @@ def refusal(definitions: str, use: str) -> SerqError:
     ],
     ids=["values", "statements", "arguments of values", "arguments of statements"],
 )
-def test_what_doubles_thirty_times_is_refused(first, other, use, column, bound) -> None:
+def test_what_doubles_thirty_times_is_refused(first: Any, other: Any, use: Any, column: Any, bound: Any) -> None:
     error = refusal(twice_each(first, other, 30), use)
     assert (error.kind, error.line, error.column) == ("value", 34, column)
     assert "'f29' expands to" in error.message

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from serq.syntax.fmt import format_source
 ROOT = Path(__file__).parents[2]
 
 
-def test_a_clause_after_a_block_ends_the_statement():
+def test_a_clause_after_a_block_ends_the_statement() -> None:
     """The semicolon after `cache (…)` and `lease P (t)` is optional, and what follows is no continuation."""
     source = (
         "fn main() {\n  pool p { cap 4; }\n  stage s : delay;\n  server {\n"
@@ -22,5 +23,5 @@ def test_a_clause_after_a_block_ends_the_statement():
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples" / "serving").rglob("*.sq")), ids=lambda path: path.name)
-def test_examples_are_laid_out(path):
+def test_examples_are_laid_out(path: Any) -> None:
     assert format_source(path.read_text()) == path.read_text()

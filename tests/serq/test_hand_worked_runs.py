@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from serq.compiler import compile as compile_program
@@ -16,7 +18,7 @@ def observed(source: str, workload: str, observe: str, horizon: float = 20) -> l
     )
 
 
-def test_a_tick_tries_everyone_who_waits():
+def test_a_tick_tries_everyone_who_waits() -> None:
     """At 1.5 the first takes 2 of 3 units, the second (2) does not fit, the third (1) does."""
     source = """fn main() { pool desk { cap 3; queue fifo every (1.5); } stage d : delay;
       server {
@@ -26,7 +28,7 @@ def test_a_tick_tries_everyone_who_waits():
     assert observed(source, "workload { arrive batch(3); }", "at") == [1.5, 1.7, 6.1]
 
 
-def test_shrink_lowers_a_held_reservation_by_what_it_gives_back():
+def test_shrink_lowers_a_held_reservation_by_what_it_gives_back() -> None:
     """Nothing is allocated, so nothing is given back: the reservation of 8 stays until the hold ends at 3."""
     source = """fn main() { pool p { cap 10; reserve held; } stage d : delay;
       server {
@@ -40,7 +42,7 @@ def test_shrink_lowers_a_held_reservation_by_what_it_gives_back():
     assert observed(source, "workload { arrive batch(2); }", "at") == [3]
 
 
-def test_a_reserve_that_can_never_fit_rejects_also_where_the_units_depend_on_the_moment():
+def test_a_reserve_that_can_never_fit_rejects_also_where_the_units_depend_on_the_moment() -> None:
     source = """fn main() { pool p { cap 10; } stage d : delay;
       server { hold p (cost(p, free(p) / 2)) reserve (cost(p, 11 + serial)) { run d (cost(d, 1)); } } }"""
     report = run(compile_program(source=source, workload_source="workload { arrive batch(2); }", horizon=9))
@@ -50,7 +52,7 @@ def test_a_reserve_that_can_never_fit_rejects_also_where_the_units_depend_on_the
 
 
 @pytest.mark.parametrize(("horizon", "result", "first"), [(2.5, "not_evaluated", None), (9, "fails", 9)])
-def test_what_holds_at_the_end_is_read_when_every_session_has_left(horizon, result, first):
+def test_what_holds_at_the_end_is_read_when_every_session_has_left(horizon: Any, result: Any, first: Any) -> None:
     source = """fn main() { stage d : fifo; server { run d (cost(d, 1)); observe at = now; }
       claim two : at end (count(at) == 2); }"""
     report = run(compile_program(source=source, workload_source="workload { arrive batch(3); }", horizon=horizon))

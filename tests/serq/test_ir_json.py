@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
-import conformance
 import pytest
 
+import conformance
 import serq
 from serq import ir
 from serq.compiler import compile as compile_program
@@ -28,15 +29,15 @@ run { horizon 10; arrivals 3; }
 
 
 @pytest.fixture
-def program():
+def program() -> Any:
     return compile_program(source=TEXT)
 
 
-def changed(program: ir.Program, **fields: object) -> str:
+def changed(program: ir.Program, **fields: Any) -> str:
     return json.dumps({**json.loads(to_json(program)), **fields})
 
 
-def test_there_and_back(program):
+def test_there_and_back(program: Any) -> None:
     text = to_json(program)
     assert from_json(text) == program
     assert to_json(from_json(text)) == text
@@ -44,19 +45,19 @@ def test_there_and_back(program):
 
 
 @pytest.mark.parametrize("name", conformance.names(CASES))
-def test_essential_cases_there_and_back(name):
+def test_essential_cases_there_and_back(name: Any) -> None:
     found = conformance.compiled(conformance.expectation(name, CASES), CASES)
     assert from_json(to_json(found)) == found
 
 
 @pytest.mark.skipif(not conformance.CORPUS.is_dir(), reason="the conformance corpus is not beside the checkout")
 @pytest.mark.parametrize("name", [name for name in conformance.names() if name[0] not in "xy"])
-def test_the_corpus_there_and_back(name):
+def test_the_corpus_there_and_back(name: Any) -> None:
     found = conformance.compiled(conformance.expectation(name))
     assert from_json(to_json(found)) == found
 
 
-def test_the_folder_of_a_trace_stays_at_home(tmp_path):
+def test_the_folder_of_a_trace_stays_at_home(tmp_path: Path) -> None:
     path = tmp_path / "p.sq"
     path.write_text(TEXT)
     (tmp_path / "t.csv").write_text("session,turn,new,out,think\n# note\n\n1,0,3,1,0.5\n1,1,4,1,0,7\n2,0,5,1,0\n")
@@ -71,7 +72,7 @@ def test_the_folder_of_a_trace_stays_at_home(tmp_path):
 @pytest.mark.parametrize(
     ("line", "column"), [("1,0,abc,1,0", 3), ("1,0,1,2.5,0", 4), ("1,0,1,1,x", 5), ("1,0,1,1,1,nan", 6), ("1,0,1", 3)]
 )
-def test_malformed_traces(tmp_path, line, column):
+def test_malformed_traces(tmp_path: Path, line: Any, column: Any) -> None:
     path = tmp_path / "t.csv"
     path.write_text(f"session,turn,new,out,think\n1,0,1,1,0\n{line}\n")
     with pytest.raises(SerqError) as caught:
@@ -80,7 +81,7 @@ def test_malformed_traces(tmp_path, line, column):
     assert caught.value.column == column
 
 
-def test_a_missing_trace(tmp_path):
+def test_a_missing_trace(tmp_path: Path) -> None:
     with pytest.raises(SerqError) as caught:
         read_trace(tmp_path / "none.csv")
     assert caught.value.kind == "trace"
@@ -108,7 +109,7 @@ def test_a_missing_trace(tmp_path):
         {"builtins": [["cached", 0]]},
     ],
 )
-def test_refused(program, fields):
+def test_refused(program: Any, fields: Any) -> None:
     with pytest.raises(SerqError) as caught:
         from_json(changed(program, **fields))
     assert caught.value.kind == "interchange"
@@ -117,11 +118,11 @@ def test_refused(program, fields):
 @pytest.mark.parametrize(
     "text", ["", "[]", "3", "{", '{"version": NaN}', "[" * 100_000, '{"version": 1, "version": 1}', '{"a": "\\ud800"}']
 )
-def test_not_a_program(text):
+def test_not_a_program(text: Any) -> None:
     with pytest.raises(SerqError):
         from_json(text)
 
 
-def test_the_schema_is_the_one_written_out():
+def test_the_schema_is_the_one_written_out() -> None:
     path = Path(serq.__file__).parent.joinpath("ir", "schema.json")
     assert json.loads(path.read_text()) == schema()

@@ -67,7 +67,7 @@ def node(document: dict[str, Any], kind: str, count: int = 0) -> tuple[Any, ...]
     "name", ["../victim", "/etc/x", "a\0b", "", ".", "..", "a/b", "a\\b", "1a", "a b", "a..b", "a\n", "-", "a.", "ü-"]
 )
 @pytest.mark.parametrize("path", [("observes", 0), ("attrs", 9), ("pools", 0, "name"), ("stages", 0, "name")])
-def test_a_name_is_an_identifier(document, path, name) -> None:
+def test_a_name_is_an_identifier(document: Any, path: Any, name: Any) -> None:
     with pytest.raises(SerqError) as refused:
         from_json(changed(document, path, name))
     assert refused.value.kind == "interchange"
@@ -75,7 +75,7 @@ def test_a_name_is_an_identifier(document, path, name) -> None:
 
 
 @pytest.mark.parametrize("name", ["größe", "pod.reused", "_1", "x2"])
-def test_the_identifiers_of_the_language_stay(document, name) -> None:
+def test_the_identifiers_of_the_language_stay(document: Any, name: Any) -> None:
     assert from_json(changed(document, ("observes", 0), name)).observes == (name,)
 
 
@@ -105,7 +105,7 @@ def test_the_identifiers_of_the_language_stay(document, name) -> None:
         (("builtins", 0, 1), [3]),
     ],
 )
-def test_a_number_has_the_bounds_of_its_declaration(document, path, values) -> None:
+def test_a_number_has_the_bounds_of_its_declaration(document: Any, path: Any, values: Any) -> None:
     for value in values:
         with pytest.raises(SerqError) as refused:
             from_json(changed(document, path, value))
@@ -125,13 +125,13 @@ def test_a_number_has_the_bounds_of_its_declaration(document, path, values) -> N
         ("Hold", 1, "reuse", NUMBER),
     ],
 )
-def test_a_statement_means_something(document, kind, count, field, value) -> None:
+def test_a_statement_means_something(document: Any, kind: Any, count: Any, field: Any, value: Any) -> None:
     with pytest.raises(SerqError) as refused:
         from_json(changed(document, (*node(document, kind, count), field), value))
     assert refused.value.kind == "interchange"
 
 
-def test_a_family_needs_an_index_within_it(document) -> None:
+def test_a_family_needs_an_index_within_it(document: Any) -> None:
     path = (*node(document, "Hold", 1), "pools", 0, "pool", "index")
     for value in (None, {"node": "Num", "value": 2.0}, {"node": "Num", "value": 0.5}):
         with pytest.raises(SerqError, match="index"):
@@ -153,6 +153,6 @@ def test_a_family_needs_an_index_within_it(document) -> None:
         ),
     ],
 )
-def test_an_expression_reads_what_its_moment_has(document, path, value, message) -> None:
+def test_an_expression_reads_what_its_moment_has(document: Any, path: Any, value: Any, message: Any) -> None:
     with pytest.raises(SerqError, match=message):
         from_json(changed(document, path, value))

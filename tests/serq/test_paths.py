@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from serq import ir
@@ -62,7 +64,7 @@ def steps(body: str) -> dict[tuple[str, str], list[str]]:
         ),
     ],
 )
-def test_the_steps_are_those_a_session_can_take(body, expected) -> None:
+def test_the_steps_are_those_a_session_can_take(body: Any, expected: Any) -> None:
     assert steps(body) == expected
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from serq.compiler import compile as compile_program
@@ -219,13 +221,13 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("text", "workload", "kind"), REFUSED)
-def test_refused(text, workload, kind):
+def test_refused(text: Any, workload: Any, kind: Any) -> None:
     with pytest.raises(SerqError) as caught:
         compile_program(source=text, workload_source=workload, horizon=50)
     assert caught.value.kind == kind
 
 
-def test_an_input_may_not_change_the_size_of_a_family():
+def test_an_input_may_not_change_the_size_of_a_family() -> None:
     text = (
         'use "std/args"; fn main() { let n = args.number("n", 2); let m = n + 1; stage s[m] : fifo;'
         " server { run s[0] (cost(s, 1)); } }"
@@ -236,7 +238,7 @@ def test_an_input_may_not_change_the_size_of_a_family():
     assert len(compile_program(source=text, workload_source=WORK, horizon=50).stages) == 3
 
 
-def test_an_expression_too_deep_to_run_is_refused():
+def test_an_expression_too_deep_to_run_is_refused() -> None:
     deep = "1"
     for _ in range(2000):
         deep = f"now < 1 ? 1 : {deep}"
@@ -247,7 +249,7 @@ def test_an_expression_too_deep_to_run_is_refused():
 
 @pytest.mark.parametrize("inside", ["run s (5);", "end;", "hold p (1) { }", "branch (serial > 0) { set x = 1; }"])
 @pytest.mark.parametrize("block", ["init", "turn"])
-def test_init_and_turn_blocks_only_set_and_observe(block, inside):
+def test_init_and_turn_blocks_only_set_and_observe(block: Any, inside: Any) -> None:
     source = (
         "pool p { cap 4; } stage s : delay;\n"
         f"workload {{ arrive batch(2); {block} {{ {inside} }} }}\n"
@@ -262,7 +264,7 @@ def test_init_and_turn_blocks_only_set_and_observe(block, inside):
     ("pool", "hold"),
     [("cap 9.5; block 4", "4"), ("cap 8; block 0.5", "4"), ("cap 9.5", "4"), ("cap 9", "2.5")],
 )
-def test_pools_of_tokens_count_in_whole_tokens(pool, hold):
+def test_pools_of_tokens_count_in_whole_tokens(pool: Any, hold: Any) -> None:
     """A pool with blocks, or whose content a `cache` keeps, holds tokens."""
     source = (
         f"fn main() {{ pool p {{ {pool}; }} stage d : delay;\n"
@@ -283,7 +285,7 @@ def test_pools_of_tokens_count_in_whole_tokens(pool, hold):
     ],
     ids=["stage then pool", "pool then stage", "a lone word", "no fn main"],
 )
-def test_the_place_an_error_points_to(source, line):
+def test_the_place_an_error_points_to(source: Any, line: Any) -> None:
     with pytest.raises(SerqError) as refused:
         compile_program(source=source, workload_source=WORK, horizon=5)
     assert refused.value.line == line

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import pickle
+from typing import Any
 
 import pytest
 
@@ -52,7 +53,7 @@ def test_sessions_that_stick_and_go_on_to_finish_are_told() -> None:
         run d (cost(d, 1)); grow p (cost(p, 1)); run d (cost(d, 1)); grow p (cost(p, 1)); run d (cost(d, 5));
       } observe done = now; } }"""
     report = report_of(source, "workload { arrive batch(2); }")
-    assert report.observes["done"].samples == (7, 14)
+    assert list(report.observes["done"].samples) == [7, 14]
     assert report.pool("p").stuck == 1
     assert report.verdict.failed
     assert report.verdict.text == (
@@ -117,7 +118,7 @@ def test_the_largest_of_many_is_exact() -> None:
         (lambda report: report.claim("x"), "no claim called 'x': there is none"),
     ],
 )
-def test_an_unknown_name_names_the_nearest(read, message) -> None:
+def test_an_unknown_name_names_the_nearest(read: Any, message: Any) -> None:
     with pytest.raises(UnknownNameError, match="the report has") as refused:
         read(queue())
     assert isinstance(refused.value, KeyError)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,7 @@ from serq.sim.chacha import seed_key, stream_seed
 from serq.sim.rng import Rng, StreamBank, uniforms
 
 
-def test_key_and_outputs_of_seed_one():
+def test_key_and_outputs_of_seed_one() -> None:
     assert [f"{word:08x}" for word in seed_key(1)] == (
         ["721dd8ea", "4e10265d", "f83b9c89", "2e78ce42", "da03d3ba", "c2d29799", "ac560212", "1bfb6673"]
     )
@@ -30,13 +32,13 @@ def test_key_and_outputs_of_seed_one():
         ((1, 5, 2, 1), 1308085462477454880),
     ],
 )
-def test_seeds_of_streams(place, seed):
+def test_seeds_of_streams(place: Any, seed: Any) -> None:
     assert stream_seed(*place) == seed
 
 
 @pytest.mark.parametrize("run_seed", [0, 1, 2**63 + 12345, 2**64 - 1])
 @pytest.mark.parametrize("kind", [1, 2])
-def test_banked_streams_are_the_streams(run_seed, kind):
+def test_banked_streams_are_the_streams(run_seed: Any, kind: Any) -> None:
     """Many blocks at once in numpy give what one block in plain Python gives, past the first block too."""
     bank = StreamBank(run_seed, kind)
     for serial, turn in [(0, 0), (1, 0), (511, 3), (512, 3), (70_000, 1), (0, 0), *((0, turn) for turn in range(40))]:
@@ -44,14 +46,14 @@ def test_banked_streams_are_the_streams(run_seed, kind):
         assert [banked.next_u32() for _ in range(40)] == [plain.next_u32() for _ in range(40)]
 
 
-def test_many_numbers_at_once_are_those_drawn_one_by_one():
+def test_many_numbers_at_once_are_those_drawn_one_by_one() -> None:
     one, many = Rng(7), Rng(7)
     assert one.next_u32() == many.next_u32()  # so that pairs lie across blocks
     got = many.randoms(5) + many.randoms(3000)
     assert got == [one.random() for _ in range(3005)]
 
 
-def test_blocks_of_many_streams():
+def test_blocks_of_many_streams() -> None:
     serials = np.array([0, 5, 900], dtype=np.uint64)
     blocks = [uniforms(3, serials, (2, 1), number) for number in (0, 1)]
     for i, serial in enumerate((0, 5, 900)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from typing import Any
 
 import pytest
 
@@ -61,7 +62,9 @@ def failure(step_by_step: bool = False, **changed: str) -> RunError:
     ],
 )
 @pytest.mark.parametrize("step_by_step", [False, True])
-def test_where_who_and_when(changed, kind, line, session, time, message, step_by_step) -> None:
+def test_where_who_and_when(
+    changed: Any, kind: Any, line: Any, session: Any, time: Any, message: Any, step_by_step: Any
+) -> None:
     error = failure(step_by_step, **changed)
     assert (error.kind, error.file, error.line, error.session, error.time) == (kind, "deployment", line, session, time)
     with pytest.raises(RunError, match=message):

@@ -130,16 +130,16 @@ R5 = written(
 
 
 @pytest.mark.parametrize("case", [W1, W4, AGAIN], ids=["chunks", "preemption", "preempted_again"])
-def test_vllm_written_case(case, tmp_path):
+def test_vllm_written_case(case: Any, tmp_path: Path) -> None:
     assert traces.vllm_divergence(case, tmp_path) is None
 
 
 @pytest.mark.parametrize("case", [R1, R2, R5], ids=["displaced", "takeover", "one_token_prompts"])
-def test_rbln_written_case(case, tmp_path):
+def test_rbln_written_case(case: Any, tmp_path: Path) -> None:
     assert traces.rbln_divergence(case, tmp_path) is None
 
 
-def test_a_departure_is_told_by_its_first_step(tmp_path):
+def test_a_departure_is_told_by_its_first_step(tmp_path: Path) -> None:
     wrong = copy.deepcopy(W1)
     wrong["in"]["arrivals"][2]["prompt"] = 31
     found = traces.vllm_divergence(wrong, tmp_path)
@@ -149,7 +149,7 @@ def test_a_departure_is_told_by_its_first_step(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["sched_vllm_v1", "sched_rbln"])
-def test_what_is_left_out_is_refused_by_the_scheduler_itself(name):
+def test_what_is_left_out_is_refused_by_the_scheduler_itself(name: Any) -> None:
     if not table(name):
         pytest.skip("the tables are not beside the checkout")
     refused = {key for key, case in table(name).items() if "error" in case}
@@ -166,11 +166,11 @@ def check(name: str, key: str, folder: Path) -> None:
 
 @pytest.mark.skipif(not TABLES.is_dir(), reason="the tables are not beside the checkout")
 @pytest.mark.parametrize("key", table("sched_vllm_v1"))
-def test_vllm_trace(key, tmp_path):
+def test_vllm_trace(key: Any, tmp_path: Path) -> None:
     check("sched_vllm_v1", key, tmp_path)
 
 
 @pytest.mark.skipif(not TABLES.is_dir(), reason="the tables are not beside the checkout")
 @pytest.mark.parametrize("key", table("sched_rbln"))
-def test_rbln_trace(key, tmp_path):
+def test_rbln_trace(key: Any, tmp_path: Path) -> None:
     check("sched_rbln", key, tmp_path)

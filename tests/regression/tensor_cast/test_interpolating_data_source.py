@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from support import base_source, hit, miss, mm, row, source, write_database
+from support import base_source, hit, miss, mm, named, row, source, write_database
 from tensor_cast import InterpolatingDataSource, LeafOp, QuerySource, Requests
 
 BF16 = "DT_BF16;DT_BF16"
@@ -60,7 +60,7 @@ def test_an_unknown_subcategory_still_allows_the_base_exact_row(tmp_path: Path) 
 
 def test_zero_cost_and_accepted_miss_come_before_any_path(tmp_path: Path) -> None:
     """Ruling 3."""
-    mapping = {
+    mapping: dict[str, dict[str, Any]] = {
         "a.zero.x": {"zero_cost": True, "kernel_type": "Cast", "query_mode": "elementwise"},
         "a.accepted.x": {"accepted_miss": "absorbed", "kernel_type": "Cast", "compute_subcategory": "compute_scale"},
     }
@@ -93,7 +93,7 @@ def test_a_partial_whose_interpolation_fails_is_none_for_lookup_and_kept_by_quer
     tables = {
         "BatchMatMulV2": [row("4,2,128;4,128,512", BF16, 1.0)],
         "FusedInferAttentionScore": [
-            row("2,4,512;9,128,512", BF16, 20.0, **{"Runtime avg_seq_len": 500, "Runtime sparse_mode": 0})
+            row("2,4,512;9,128,512", BF16, 20.0, **named({"Runtime avg_seq_len": 500, "Runtime sparse_mode": 0}))
         ],
     }
     wrapper = source(write_database(tmp_path, tables, mapping))

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from support import attention, hit, miss, mm, row, source, write_database
+from support import attention, hit, miss, mm, named, row, source, write_database
 from tensor_cast import LeafOp, QuerySource
 
 MM = {"aten.mm.default": {"kernel_type": "MatMulV2"}}
 BF16 = "DT_BF16;DT_BF16"
 
 
-def product(m: int, k: int, n: int, latency: float | None = None, **columns: Any) -> dict[str, Any]:
+def product(m: int, k: int, n: int, latency: float | str | None = None, **columns: Any) -> dict[str, Any]:
     return row(f"{m},{k};{k},{n}", BF16, latency, **columns)
 
 
@@ -226,10 +226,10 @@ def test_an_interpolation_in_the_primary_beats_an_exact_row_in_an_alternate(tmp_
 def test_one_interpolation_never_mixes_latency_columns(tmp_path: Path) -> None:
     average, profiling = "Average Duration(us)", "Profiling Average Duration(us)"
     rows = [
-        product(100, 8, 4, **{average: 10, profiling: ""}),
-        product(150, 8, 4, **{average: "", profiling: 1000}),
-        product(200, 8, 4, **{average: 30, profiling: ""}),
-        product(250, 8, 4, **{average: "", profiling: 3000}),
+        product(100, 8, 4, **named({average: 10, profiling: ""})),
+        product(150, 8, 4, **named({average: "", profiling: 1000})),
+        product(200, 8, 4, **named({average: 30, profiling: ""})),
+        product(250, 8, 4, **named({average: "", profiling: 3000})),
     ]
     folder = write_database(tmp_path, {"MatMulV2": rows}, MM)
     wrapper = source(folder)
@@ -342,7 +342,7 @@ def fia(tokens: int, seq: int, latency: float, heads: int = 4, **columns: Any) -
         "Runtime input_layout": "TND",
     }
     cells = f"{tokens},{heads},128;99,128,128;99,128,128"
-    return row(cells, "DT_BF16;DT_BF16;DT_BF16", latency, **(runtime | columns))
+    return row(cells, "DT_BF16;DT_BF16;DT_BF16", latency, **(named(runtime | columns)))
 
 
 def test_context_length_linear_and_square_root(tmp_path: Path) -> None:
@@ -434,7 +434,7 @@ def test_quant_mode_isolates_when_the_file_has_it_and_is_noted_when_not(tmp_path
     noted = hit(source(folder).query(attention(8, 4, 128, [2000])))
     assert noted.details["quant_mode_unknown_in_csv"] is True
     assert noted.details["target_quant_mode"] == "c8"
-    rows = [fia(8, seq, 1.0, **{"Runtime quant_mode": "none"}) for seq in (1000, 3000)]
+    rows = [fia(8, seq, 1.0, **named({"Runtime quant_mode": "none"})) for seq in (1000, 3000)]
     folder = write_database(tmp_path / "b", {"FusedInferAttentionScore": rows}, entry)
     assert miss(source(folder).query(attention(8, 4, 128, [2000]))).code == "regime_key_unmatched"
 

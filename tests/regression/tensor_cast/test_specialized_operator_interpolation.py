@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,7 @@ SHIPPED = PACKAGE / "data" / "ATLAS_800_A3_752T_128G_DIE" / "vllm_ascend"
 AVERAGE, PROFILING = "Average Duration(us)", "Profiling Average Duration(us)"
 
 
-@pytest.fixture(params=CASES.values(), ids=CASES)
+@pytest.fixture(params=list(CASES.values()), ids=list(CASES))
 def case(request: pytest.FixtureRequest) -> Case:
     found: Case = request.param
     return found
@@ -268,21 +269,25 @@ def test_answers_are_stable(case: Case, pair: InterpolatingDataSource) -> None:
 
 # --- 7.3.1: shipped mappings reach their builders --------------------------------------------------------------------
 
+
+def _dispatch(operator: str, at: int) -> LeafOp:
+    return dfc(at, operator)
+
+
+def _binary(operator: str, at: int) -> LeafOp:
+    return binary((at, 64), (at, 64), (at, 64), operator=operator)
+
+
 OPERATORS: dict[str, Callable[[int], LeafOp]] = {
     "tensor_cast.dispatch_ffn_combine.default": lambda at: dfc(at, "tensor_cast.dispatch_ffn_combine.default"),
     DFC_OP: dfc,
     **{
         f"tensor_cast.dispatch_ffn_combine_{kind}.default": (
-            lambda at, kind=kind: dfc(at, f"tensor_cast.dispatch_ffn_combine_{kind}.default")
+            partial(_dispatch, f"tensor_cast.dispatch_ffn_combine_{kind}.default")
         )
         for kind in ("quant_int4", "fp8", "mxfp4")
     },
-    **{
-        f"aten.{name}.Tensor": (
-            lambda at, name=name: binary((at, 64), (at, 64), (at, 64), operator=f"aten.{name}.Tensor")
-        )
-        for name in ("add", "mul", "div")
-    },
+    **{f"aten.{name}.Tensor": (partial(_binary, f"aten.{name}.Tensor")) for name in ("add", "mul", "div")},
     INDEXER_OP: CASES["lightning_indexer"].leaf,
     SPARSE_OP: CASES["sparse_flash_attention"].leaf,
     QUANT_OP: CASES["dynamic_quant"].leaf,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -41,13 +42,13 @@ PLAIN = st.recursive(
 
 @pytest.mark.parametrize("text", REFUSED.values(), ids=REFUSED)
 @pytest.mark.parametrize("read", [parse_json, strict_json])
-def test_refused(read, text):
+def test_refused(read: Any, text: Any) -> None:
     with pytest.raises(ValueError):
         read(text)
 
 
 @pytest.mark.parametrize("text", REFUSED.values(), ids=REFUSED)
-def test_the_reason_is_one_short_line(text):
+def test_the_reason_is_one_short_line(text: Any) -> None:
     with pytest.raises(InvalidValueError) as caught:
         parse_json(text)
     assert "\n" not in str(caught.value)
@@ -56,26 +57,26 @@ def test_the_reason_is_one_short_line(text):
 
 
 @given(PLAIN)
-def test_what_is_json_is_read(document):
+def test_what_is_json_is_read(document: Any) -> None:
     text = json.dumps(document)
     assert parse_json(text) == document == strict_json(text)
 
 
-def test_pairs_of_surrogates_are_one_character():
+def test_pairs_of_surrogates_are_one_character() -> None:
     assert parse_json('"\\ud83d\\ude00"') == "\N{GRINNING FACE}"
 
 
-def test_the_line_of_a_mistake_is_told():
+def test_the_line_of_a_mistake_is_told() -> None:
     with pytest.raises(InvalidValueError, match="line 3: Expecting value"):
         parse_json('{"a": 1,\n"b":\nx}')
 
 
-def test_nesting_that_is_allowed_and_that_is_not():
+def test_nesting_that_is_allowed_and_that_is_not() -> None:
     assert parse_json("[" * 60 + "]" * 60)
     with pytest.raises(InvalidValueError, match="too many nested values"):
         parse_json("[" * 100 + "]" * 100)
 
 
-def test_numbers_at_the_edge_of_doubles():
+def test_numbers_at_the_edge_of_doubles() -> None:
     assert parse_json("1.7976931348623157e308") == 1.7976931348623157e308
     assert math.copysign(1, parse_json("-0.0")) == -1

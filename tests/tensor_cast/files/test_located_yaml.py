@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -85,7 +86,7 @@ def test_control_characters_are_refused() -> None:
 
 
 @pytest.mark.parametrize("make", [Path.mkdir, lambda path: None])
-def test_what_cannot_be_read_is_named(tmp_path: Path, make) -> None:
+def test_what_cannot_be_read_is_named(tmp_path: Path, make: Any) -> None:
     path = tmp_path / "some.yaml"
     make(path)
     with pytest.raises(DataFileError, match=r"some\.yaml: cannot be read: ") as caught:

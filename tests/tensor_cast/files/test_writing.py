@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -180,7 +180,6 @@ def test_without_room_the_old_text_stays(tmp_path: Path, linked: bool) -> None:
 
 
 def test_writing_in_place_restores_the_old_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tensor_cast.files import writing
 
     file = tmp_path / "a"
     file.write_text("old text")
@@ -193,7 +192,7 @@ def test_writing_in_place_restores_the_old_text(tmp_path: Path, monkeypatch: pyt
             raise OSError(28, "No space left on device")
         sync(descriptor)
 
-    monkeypatch.setattr(writing.os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(WriteError, match="No space left"):
         write_text(file, "new")
     assert (tmp_path / "b").read_text() == "old text"
@@ -305,7 +304,12 @@ def test_nothing_is_written_outside_the_folder(tmp_path: Path, name: str) -> Non
 @pytest.mark.parametrize("kind", ["folder", "file", "link"])
 def test_what_stands_there_is_noticed_at_once(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "out"
-    {"folder": path.mkdir, "file": path.touch, "link": lambda: path.symlink_to("nowhere")}[kind]()
+    make: dict[str, Callable[[], None]] = {
+        "folder": path.mkdir,
+        "file": path.touch,
+        "link": lambda: path.symlink_to("nowhere"),
+    }
+    make[kind]()
     with pytest.raises(InvalidValueError, match="exists already"), new_folder(path):
         pass
     assert names(tmp_path) == ["out"]

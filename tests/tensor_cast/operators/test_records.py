@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support import base_source, row, write_database
+from support import base_source, hit, row, write_database
 from tensor_cast import LeafOp, Miss, QueryResult, Requests, TensorSpec
 from tensor_cast.errors import InvalidValueError
+from tensor_cast.operators.leaf import Phase
 from tensor_cast.operators.records import OperatorRecord, as_leaf, leaf_from_json, leaf_from_record, leaf_to_json
 from tensor_cast.operators.signatures import known_operators
 
@@ -228,7 +229,7 @@ def test_torch_records_on_any_device(tmp_path: Path) -> None:
         assert as_leaf(record) == LeafOp.build(
             "aten.mm.default", [((4, 8), "bf16"), ((8, 3), "bf16")], [((4, 3), "bf16")]
         )
-        assert base.query(record).latency_us == 1.5
+        assert hit(base.query(record)).latency_us == 1.5
     query = torch.empty((16, 512), dtype=torch.bfloat16, device="meta")
     cache = torch.empty((64, 128, 1, 128), dtype=torch.bfloat16, device="meta")
     for device, expected in (("cpu", "58.2"), ("meta", "invalid_seq_lens")):
@@ -299,7 +300,8 @@ values = st.one_of(
 def requests(draw: st.DrawFn) -> Requests:
     count = draw(st.integers(0, 4))
     vector = st.none() | st.lists(st.integers(0, 9), min_size=count, max_size=count).map(tuple)
-    phase = draw(st.sampled_from([None, "prefill", "decode", "mixed"]))
+    phases: list[Phase | None] = [None, "prefill", "decode", "mixed"]
+    phase = draw(st.sampled_from(phases))
     return Requests(draw(vector), draw(vector), phase, draw(st.sampled_from([None, (), (4, 33)])))
 
 

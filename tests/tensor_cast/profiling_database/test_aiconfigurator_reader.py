@@ -333,7 +333,7 @@ tables:
 
 
 def test_capacities_that_contradict_each_other_refuse_the_regime(tmp_path: Path) -> None:
-    columns = {
+    columns: dict[str, list[Any]] = {
         "phase": ["context", "context", "context", "generation", "generation"],
         "num_tokens": [1, 1, 2, 1, 1],
         "capacity": [128, 256, 128, 128, 256],
@@ -354,7 +354,7 @@ def test_capacities_that_contradict_each_other_refuse_the_regime(tmp_path: Path)
 
 
 def test_spellings_of_one_dtype_are_one_regime(tmp_path: Path) -> None:
-    columns = {
+    columns: dict[str, list[Any]] = {
         "kernel_source": ["s", "s"],
         "batch_size": [1, 1],
         "num_heads": [64, 64],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,7 +26,7 @@ AVERAGE, PROFILING, PLAIN = "Average Duration(us)", "Profiling Average Duration(
 MEDIAN, PROFILING_MEDIAN, LEGACY = "Median Duration(us)", "Profiling Median Duration(us)", "MicroBench Duration(us)"
 
 
-def table(folder: Path, *cells: dict[str, object], kernel: str = "Kernel") -> TensorTable:
+def table(folder: Path, *cells: dict[str, Any], kernel: str = "Kernel") -> TensorTable:
     return read_tensor_table(write_table(folder, kernel, cells))
 
 

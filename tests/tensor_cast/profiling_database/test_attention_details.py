@@ -12,7 +12,7 @@ import pytest
 
 from specialized_rows import INDEXER, SPARSE, data, even, indexer, indexer_row, request_columns, sparse
 from specialized_rows import sparse_row as selected_row
-from support import attention, hit, mm, row, source, write_database
+from support import attention, hit, mm, named, row, source, write_database
 from tensor_cast import InterpolatingDataSource, LeafOp, ProfilingDataSource, QueryResult, QuerySource, Requests
 from tensor_cast.performance_model.profiling_database.data_source import MissReason
 from tensor_cast.performance_model.profiling_database.geometry.points import PointSet
@@ -42,7 +42,7 @@ def fia(query: str, seq: int, latency: float, **columns: Any) -> dict[str, Any]:
         "Runtime num_key_value_heads": 1,
         "Runtime input_layout": "TND",
     }
-    return row(f"{query};99,128,128;99,128,128", "DT_BF16;DT_BF16;DT_BF16", latency, **(runtime | columns))
+    return row(f"{query};99,128,128;99,128,128", "DT_BF16;DT_BF16;DT_BF16", latency, **(named(runtime | columns)))
 
 
 def decodes() -> list[dict[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,7 +37,7 @@ def loaded(folder: Path, text: str) -> OpMapping:
 
 
 LAUGHS = "a0: &a0 [ha, ha]\n" + "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 10))
-BAD_YAML = {
+BAD_YAML: dict[str, tuple[Any, int | None, str]] = {
     "lfs_pointer": (LFS, None, "is a Git-LFS pointer, not data: fetch it with 'git lfs pull'"),
     "duplicate_key": ("version: a\ndevice: b\nversion: c\n", 3, "op_mapping.yaml:3: duplicate key 'version'"),
     "duplicate_key-operator": (

@@ -73,7 +73,7 @@ def facts(table: TensorTable) -> tuple[object, ...]:
 @given(records=st.lists(RECORDS, min_size=1, max_size=12), repeats=st.integers(1, 3), chunk=st.sampled_from([1, 3, 99]))
 def test_any_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, records: list[tuple[str, ...]], repeats: int, chunk: int
-):
+) -> None:
     rows = [list(record) for record in records for _ in range(repeats)]
     monkeypatch.setattr(csv_file, "_CHUNK", chunk)
     path = tmp_path / "Kernel.csv"
@@ -104,7 +104,7 @@ def test_lines_of_records_with_line_ends_inside(tmp_path: Path) -> None:
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
 def test_lines_end_at_line_feeds_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, text: str, ends: list[int]
-):
+) -> None:
     """A file is read in blocks; where they end, and what else Unicode calls a line end, changes nothing."""
     for end in sorted(ends, reverse=True):
         text = text[:end] + "\n" + text[end:]

@@ -28,6 +28,7 @@ from column_leaves import (
     sparse,
     tensors,
 )
+from support import named
 from tensor_cast.errors import InvalidValueError, UnknownNameError
 from tensor_cast.operators.leaf import LeafOp
 from tensor_cast.performance_model.profiling_database.columns.facts import describe
@@ -217,13 +218,18 @@ def test_experts_that_do_not_fit_are_refused() -> None:
     good = ([16, 2048, 1536], [16, 768, 2048])
     assert code(experts(*good), "experts") == "semantic_field_missing:distribution"
     balanced = {"distribution": "balanced"}
-    assert code(experts(*good, num_experts=256, moe_ep_size=8, **balanced), "experts").endswith(":num_experts")
+    assert code(experts(*good, num_experts=256, moe_ep_size=8, **named(balanced)), "experts").endswith(":num_experts")
     assert code(experts([16, 2048, 1537], good[1], **balanced), "experts") == "target_unavailable:gmm1_weight"
     lines = {"operands": operands(EXPERTS)}
-    assert code(experts(*good, dtype="float4", **balanced), "experts", **lines) == "semantic_field_missing:quant"
-    assert code(experts(*good, quant="nvfp4", **balanced), "experts", **lines) == "regime_key_unmatched"
-    assert code(experts(*good, quant="nvfp5", **balanced), "experts", **lines) == "target_unavailable:quant"
-    assert facts(experts(*good, dtype="float8_e4m3fn", quant="fp8_block", **balanced), "experts", **lines)
+    assert (
+        code(experts(*good, dtype="float4", **named(balanced)), "experts", **named(lines))
+        == "semantic_field_missing:quant"
+    )
+    assert code(experts(*good, quant="nvfp4", **named(balanced)), "experts", **named(lines)) == "regime_key_unmatched"
+    assert (
+        code(experts(*good, quant="nvfp5", **named(balanced)), "experts", **named(lines)) == "target_unavailable:quant"
+    )
+    assert facts(experts(*good, dtype="float8_e4m3fn", quant="fp8_block", **named(balanced)), "experts", **named(lines))
     ungated = experts([16, 2048, 768], good[1], **balanced)
     assert code(ungated, "experts", **lines) == "target_unavailable:gmm1_weight"
 

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -49,7 +50,7 @@ def _tree(root: Path) -> dict[str, bytes]:
     return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
 
 
-def test_roofline_takes_the_slower_side():
+def test_roofline_takes_the_slower_side() -> None:
     assert roofline_us(376e6, 0, 2.0) == pytest.approx(3.0)
     assert roofline_us(376e6, 0, 2.0, "int8") == pytest.approx(2.5)
     assert roofline_us(376e6, 1.6 * 2**40 * 5e-6, 2.0) == pytest.approx(7.0)
@@ -68,12 +69,12 @@ def test_roofline_takes_the_slower_side():
         ("GatherV2", "32000,4096;1;1", "Average Duration(us)", 2.6093),
     ],
 )
-def test_values_follow_the_stated_formula(exact, kernel, shapes, column, latency):
+def test_values_follow_the_stated_formula(exact: Any, kernel: Any, shapes: Any, column: Any, latency: Any) -> None:
     row = next(row for row in _rows(exact, kernel) if row["Input Shapes"] == shapes)
     assert float(row[column]) == pytest.approx(latency, abs=1e-4)
 
 
-def test_every_row_is_usable_but_the_planned_ones(exact):
+def test_every_row_is_usable_but_the_planned_ones(exact: Any) -> None:
     for version in ALL:
         database = open_database(_folder(exact, version))
         for kernel in database.kernels_on_disk():
@@ -83,7 +84,7 @@ def test_every_row_is_usable_but_the_planned_ones(exact):
             assert report.rows_usable > 0
 
 
-def test_size_and_coverage(exact):
+def test_size_and_coverage(exact: Any) -> None:
     rows = {database.version: database.rows for database in exact.databases}
     assert sum(rows["0.18"].values()) + sum(exact.communication_rows.values()) < 6000
     assert "LightningIndexer" not in rows["0.15"]
@@ -94,7 +95,7 @@ def test_size_and_coverage(exact):
     assert set(rows["0.18"]) - device_internal <= set(named)
 
 
-def test_rows_fill_one_latency_column_or_both_or_none(exact):
+def test_rows_fill_one_latency_column_or_both_or_none(exact: Any) -> None:
     def filled(row: dict[str, str]) -> tuple[bool, bool]:
         return bool(row["Average Duration(us)"]), bool(row["Profiling Average Duration(us)"])
 
@@ -102,7 +103,7 @@ def test_rows_fill_one_latency_column_or_both_or_none(exact):
     assert kinds == {(True, False), (False, True), (True, True), (False, False)}
 
 
-def test_fused_attention_has_31_slots_in_doubled_quotes(exact):
+def test_fused_attention_has_31_slots_in_doubled_quotes(exact: Any) -> None:
     raw = (_folder(exact, "0.18") / "FusedInferAttentionScore.csv").read_text(encoding="utf-8").splitlines()[1]
     assert raw.startswith('dynamic,MIX_AIC,"""')
     row = _rows(exact, "FusedInferAttentionScore")[0]
@@ -114,20 +115,20 @@ def test_fused_attention_has_31_slots_in_doubled_quotes(exact):
     assert layouts == {("TND", "3"), ("BNSD_NBSD", "0")}
 
 
-def test_tiled_weights_restore_to_the_logical_shape(exact):
+def test_tiled_weights_restore_to_the_logical_shape(exact: Any) -> None:
     tiled = [row for row in _rows(exact, "QuantBatchMatmulV3") if "66,448,16,32" in row["Input Shapes"]]
     assert tiled
     assert all(row["Output Shapes"].endswith(",2112") for row in tiled)
     assert all(row["Input Formats"].split(";")[1] == "FRACTAL_NZ" for row in tiled)
 
 
-def test_expert_rows_carry_ep_size_from_018_on(exact):
+def test_expert_rows_carry_ep_size_from_018_on(exact: Any) -> None:
     sizes = [row["EP Size"] for row in _rows(exact, "DispatchFFNCombine")]
     assert {size: sizes.count(size) for size in set(sizes)} == {"16": 22, "32": 11, "": 3}
     assert "EP Size" not in _rows(exact, "DispatchFFNCombine", "0.15")[0]
 
 
-def test_sparse_rows_with_equal_shapes_differ_in_request_metadata(exact):
+def test_sparse_rows_with_equal_shapes_differ_in_request_metadata(exact: Any) -> None:
     twins = [row for row in _rows(exact, "SparseFlashAttention") if row["Runtime num_heads"] == "8"]
     assert len(twins) == 2
     assert len({row["Input Shapes"] for row in twins}) == 1
@@ -135,12 +136,12 @@ def test_sparse_rows_with_equal_shapes_differ_in_request_metadata(exact):
     assert {row["Runtime metadata_completeness"] for row in twins} == {"complete"}
 
 
-def test_documented_indexer_row_is_there(exact):
+def test_documented_indexer_row_is_there(exact: Any) -> None:
     shapes = {row["Input Shapes"] for row in _rows(exact, "LightningIndexer")}
     assert "102,32,128;1766,128,1,128;102,32;34;34;34,1584" in shapes
 
 
-def test_same_seed_same_bytes_and_kernels_do_not_disturb_each_other(tmp_path):
+def test_same_seed_same_bytes_and_kernels_do_not_disturb_each_other(tmp_path: Path) -> None:
     write_demo_database(tmp_path / "a", seed=3)
     write_demo_database(tmp_path / "b", seed=3, versions=("0.15", "0.18"))
     write_demo_database(tmp_path / "c", seed=4)
@@ -151,7 +152,7 @@ def test_same_seed_same_bytes_and_kernels_do_not_disturb_each_other(tmp_path):
     assert all(first[name] != third[name] for name in first if name.endswith(".csv"))
 
 
-def test_noise_stays_within_three_deviations(tmp_path, exact):
+def test_noise_stays_within_three_deviations(tmp_path: Path, exact: Any) -> None:
     noisy = write_demo_database(tmp_path / "noisy", noise=0.1)
     column = "Average Duration(us)"
     pairs = zip(_rows(noisy, "Add"), _rows(exact, "Add"), strict=True)
@@ -160,7 +161,7 @@ def test_noise_stays_within_three_deviations(tmp_path, exact):
     assert 1.1 < max(ratios) < 1.351
 
 
-def test_mapping_is_the_shipped_one_marked_synthetic(exact):
+def test_mapping_is_the_shipped_one_marked_synthetic(exact: Any) -> None:
     for version in ALL:
         folder = _folder(exact, version)
         shipped = op_mapping.SHIPPED_MAPPINGS / Path(*folder.parts[-3:])
@@ -173,14 +174,14 @@ def test_mapping_is_the_shipped_one_marked_synthetic(exact):
     assert "| MatMulV2 | 4 | flops = 2*M*K*N" in text
 
 
-def test_collectives_are_found_from_the_versioned_folder(exact):
+def test_collectives_are_found_from_the_versioned_folder(exact: Any) -> None:
     table = open_database(_folder(exact, "0.18")).communication_table("hcom_allReduce_")
     assert table is not None
     assert set(table.groups) == {(2, 2), (2, 1), (8, 1), (16, 1), (16, 0)}
     assert [row.message_bytes for row in table.rows(8, 1)] == [2**power for power in range(7, 30)]
 
 
-def test_non_empty_target_needs_force_and_keeps_other_files(tmp_path):
+def test_non_empty_target_needs_force_and_keeps_other_files(tmp_path: Path) -> None:
     out = tmp_path / "demo"
     write_demo_database(out, seed=1)
     (out / "mine.txt").write_text("keep")
@@ -192,7 +193,7 @@ def test_non_empty_target_needs_force_and_keeps_other_files(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["demo"]
 
 
-def test_force_never_replaces_data_no_demo_wrote(tmp_path):
+def test_force_never_replaces_data_no_demo_wrote(tmp_path: Path) -> None:
     measured = tmp_path / "ATLAS_800_A3_752T_128G_DIE"
     measured.mkdir()
     with pytest.raises(InvalidValueError, match="holds data that no demo wrote"):
@@ -210,13 +211,13 @@ def test_force_never_replaces_data_no_demo_wrote(tmp_path):
         ({"versions": ()}, "expected at least one of"),
     ],
 )
-def test_bad_arguments_write_nothing(tmp_path, options, said):
+def test_bad_arguments_write_nothing(tmp_path: Path, options: Any, said: Any) -> None:
     with pytest.raises(InvalidValueError, match=said):
         write_demo_database(tmp_path / "demo", **options)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_target_that_cannot_be_written_is_a_clear_error(tmp_path):
+def test_a_target_that_cannot_be_written_is_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(InvalidValueError, match="is a file"):
         write_demo_database(tmp_path / "file")
@@ -225,13 +226,13 @@ def test_a_target_that_cannot_be_written_is_a_clear_error(tmp_path):
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_read_only_folder_is_a_clear_error(tmp_path):
+def test_a_read_only_folder_is_a_clear_error(tmp_path: Path) -> None:
     tmp_path.chmod(0o555)
     with pytest.raises(CastqError, match="cannot be written: Permission denied"):
         write_demo_database(tmp_path / "demo")
 
 
-def test_a_failure_half_way_leaves_nothing_behind(tmp_path, monkeypatch):
+def test_a_failure_half_way_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
@@ -250,7 +251,7 @@ write_demo_database(Path(sys.argv[1]))
 """
 
 
-def test_what_a_killed_run_left_goes_with_the_next(tmp_path):
+def test_what_a_killed_run_left_goes_with_the_next(tmp_path: Path) -> None:
     out = tmp_path / "demo"
     subprocess.run([sys.executable, "-c", KILLED, str(out)], check=False, timeout=60)
     assert [path.name[:6] for path in tmp_path.iterdir()] == [".demo."]
@@ -258,11 +259,11 @@ def test_what_a_killed_run_left_goes_with_the_next(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["demo"]
 
 
-def test_of_two_runs_into_one_folder_one_says_that_it_lost(tmp_path, monkeypatch):
+def test_of_two_runs_into_one_folder_one_says_that_it_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "demo"
     write = writer._write_tree
 
-    def meanwhile(*args: object) -> DemoReport:
+    def meanwhile(*args: Any) -> DemoReport:
         report = write(*args)
         if not out.exists():
             out.mkdir()
@@ -276,7 +277,7 @@ def test_of_two_runs_into_one_folder_one_says_that_it_lost(tmp_path, monkeypatch
     assert [path.name for path in tmp_path.iterdir()] == ["demo"]
 
 
-def test_an_earlier_demo_is_replaced_by_one_run_at_a_time(tmp_path):
+def test_an_earlier_demo_is_replaced_by_one_run_at_a_time(tmp_path: Path) -> None:
     out = tmp_path / "demo"
     write_demo_database(out, seed=1)
     with locked(out), pytest.raises(WriteError, match="another run is writing it"):

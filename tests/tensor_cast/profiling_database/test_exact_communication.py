@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from support import base_source, collective, comm_table, hit, miss, row, write_database
+from support import base_source, collective, comm_table, hit, miss, named, row, write_database
 from tensor_cast import LeafOp, ProfilingDataSource, QuerySource, Requests
 
 MM = {"aten.mm.default": {"kernel_type": "MatMulV2"}}
@@ -159,7 +159,9 @@ def mla_decode() -> LeafOp:
 
 
 def mla_tables() -> dict[str, list[dict[str, Any]]]:
-    attention_row = row("2,4,512;9,128,512", BF16, 20.0, **{"Runtime avg_seq_len": 500, "Runtime sparse_mode": 0})
+    attention_row = row(
+        "2,4,512;9,128,512", BF16, 20.0, **named({"Runtime avg_seq_len": 500, "Runtime sparse_mode": 0})
+    )
     return {
         "BatchMatMulV2": [row("4,2,128;4,128,512", BF16, 1.0)],
         "FusedInferAttentionScore": [attention_row],
@@ -210,7 +212,7 @@ def test_prefill_expands_keys_and_values_instead(tmp_path: Path) -> None:
     tables = {
         "MatMulV2": [row("600,512;512,1024", BF16, 7.0)],
         "FusedInferAttentionScore": [
-            row("600,4,128;600,4,128", BF16, 30.0, **{"Runtime avg_seq_len": 300, "Runtime sparse_mode": 3})
+            row("600,4,128;600,4,128", BF16, 30.0, **named({"Runtime avg_seq_len": 300, "Runtime sparse_mode": 3}))
         ],
     }
     folder = write_database(tmp_path, tables, MLA)

@@ -234,7 +234,7 @@ def test_a_row_without_usable_latency_is_never_a_hit(tmp_path: Path, latency: An
 
 
 def test_dispatch_order_and_accounted_zeros(tmp_path: Path) -> None:
-    mapping = {
+    mapping: dict[str, dict[str, Any]] = {
         "a.zero.x": {"zero_cost": True, "kernel_type": "Cast"},
         "a.accepted.x": {"accepted_miss": "fused into KvRmsNormRopeCache"},
         "a.mode.x": {"zero_cost": True, "kernel_type": "Cast", "query_mode": "elementwise"},

@@ -79,7 +79,7 @@ def other_extras(op: LeafOp) -> Iterator[tuple[str, LeafOp]]:
             yield f"with {role or 'one more'}", replace(op, inputs=(*op.inputs, TensorSpec((4, 4), "int32", role=role)))
 
 
-ATTRIBUTES = {
+ATTRIBUTES: dict[str, dict[str, Any]] = {
     "attention": {"sliding_window": 4096, "window_size": 4096, "kernel_source": "none_such"},
     "matmul": {"quant": "nvfp4", "kernel_source": "none_such"},
     "experts": {"quant": "nvfp4", "distribution": "power_law_1.2", "moe_tp_size": 2, "num_experts": 64},

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -15,10 +17,10 @@ from tensor_cast.performance_model.profiling_database.interpolation_index import
 GROUPS = (("x",), ("y",), ("x", "y"))
 
 
-def group(points: list[tuple[float, float, float]], **extra: object) -> CandidateGroup:
+def group(points: list[tuple[float, float, float]], **extra: Any) -> CandidateGroup:
     table = np.array(points, dtype=float)
     rows = np.arange(len(points))
-    return CandidateGroup((), PointSet({"x": table[:, 0], "y": table[:, 1]}, table[:, 2], rows, **extra))  # type: ignore[arg-type]
+    return CandidateGroup((), PointSet({"x": table[:, 0], "y": table[:, 1]}, table[:, 2], rows, **extra))
 
 
 COORDINATE = st.integers(1, 40)
@@ -175,7 +177,7 @@ def test_a_refused_coordinate_takes_no_part() -> None:
 # --- regime matching (Phase 1 facts, section 2) ---------------------------------------------------------------------
 
 
-def regime(**fields: object) -> tuple[tuple[str, object], ...]:
+def regime(**fields: Any) -> tuple[tuple[str, object], ...]:
     return tuple((name, freeze(value)) for name, value in fields.items())
 
 

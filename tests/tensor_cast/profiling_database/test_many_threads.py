@@ -28,7 +28,8 @@ def busy() -> Iterator[None]:
 
 def ask_from_many_threads(questions: Callable[[int], Iterator[tuple[str, str]]]) -> list[str]:
     """Every thread runs its questions `ROUNDS` times; returns what differed from what was expected."""
-    start, wrong = threading.Barrier(THREADS), []
+    start = threading.Barrier(THREADS)
+    wrong: list[str] = []
 
     def work(number: int) -> None:
         start.wait()

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from composites import latent
-from support import Row, comm_table, hit, miss, row, write_database
+from support import Row, comm_table, hit, miss, named, row, write_database
 from tensor_cast import (
     InterpolatingDataSource,
     LeafOp,
@@ -189,9 +189,9 @@ def test_no_shipped_operator_of_another_precision_meets_int8_rows(tmp_path: Path
         entry = mapping.operators[name]
         linear = entry.kernel_type == QBMM
         for inner in (32, 64):
-            weight = (inner, 128) if linear else (8, inner, 128)
+            shape = (inner, 128) if linear else (8, inner, 128)
             n = 64 if "swiglu" in name else 128
-            leaf = LeafOp.build(name, [((16, 64), "int8"), (weight, "int8")], [((16, n), "bf16")])
+            leaf = LeafOp.build(name, [((16, 64), "int8"), (shape, "int8")], [((16, n), "bf16")])
             own = PRODUCTS[name] == ("INT8", "INT8") and inner == 64
             assert bool(base.query(leaf)) == own, name
             assert bool(InterpolatingDataSource(base).query(leaf)) == own, name
@@ -293,8 +293,8 @@ def test_a_quantised_cache_is_read_from_its_own_rows(asked: Callable[..., Ask], 
             "4,8,128;99,128,128;99,128,128",
             f"DT_BF16;{CACHES[held]};{CACHES[held]}",
             seq / 10,
-            **runtime,
-            **{"Runtime avg_seq_len": seq},
+            **named(runtime),
+            **named({"Runtime avg_seq_len": seq}),
         )
         for seq in (100, 300)
     ]
@@ -322,7 +322,7 @@ def test_latent_attention_reads_its_cache_from_rows_of_one(tmp_path: Path, cache
     tables = {
         "BatchMatMulV2": products,
         "TransposeBatchMatMul": products,
-        FIA: [row("2,4,512;9,128,512;9,128,512", "DT_BF16;DT_BF16;DT_BF16", 20.0, **runtime)],
+        FIA: [row("2,4,512;9,128,512;9,128,512", "DT_BF16;DT_BF16;DT_BF16", 20.0, **named(runtime))],
     }
     entry = {"kernel_type": FIA, "composite": True, "require_all_sub_kernels": True}
     leaf = latent("multihead_latent_attention", 2, Requests((1, 1), (300, 300)))

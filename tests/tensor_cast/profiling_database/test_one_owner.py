@@ -188,7 +188,7 @@ def test_places_between_the_rows_have_one_owner(mapped: dict[str, Mapped], data:
 # --- GPU tables ------------------------------------------------------------------------------------------------------
 
 A100, B200, GB300 = "a100_sxm/trtllm/1.0.0", "b200_sxm/vllm/0.24.0", "gb300/sglang/0.5.10"
-SCALE = ([], "float32")
+SCALE: tuple[list[int], str] = ([], "float32")
 
 
 def _gpu(op: str, *pairs: tuple[list[int], str], **more: Any) -> LeafOp:

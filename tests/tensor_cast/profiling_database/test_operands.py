@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from column_leaves import EXPERTS, FP8, INT4, MM, NVFP4, PACKED, code, experts, facts, leaf, operands, shipped, tensors
 from tensor_cast.errors import InvalidValueError
-from tensor_cast.operators.leaf import LeafOp, Requests
+from tensor_cast.operators.leaf import AttrValue, LeafOp, Requests
 from tensor_cast.operators.signatures import signature
 from tensor_cast.operators.tensor import TensorSpec
 from tensor_cast.performance_model.profiling_database.columns.facts import ColumnFacts, describe
@@ -113,7 +113,14 @@ def test_no_operator_is_an_exception(data: st.DataObject) -> None:
     inputs = tuple(TensorSpec(data.draw(SHAPES), data.draw(DTYPES), role=role) for role in present)
     lens = data.draw(LENGTHS)
     requests = data.draw(st.sampled_from([None, Requests(tuple(lens), tuple(lens)), Requests((1,) * len(lens))]))
-    attrs = {"model": "m", "stage": "pre", "num_heads": 8, "phase": "decode", "quant": "fp8", "moe_ep_size": 2}
+    attrs: dict[str, AttrValue] = {
+        "model": "m",
+        "stage": "pre",
+        "num_heads": 8,
+        "phase": "decode",
+        "quant": "fp8",
+        "moe_ep_size": 2,
+    }
     kept = data.draw(st.lists(st.sampled_from(sorted(attrs)), unique=True))
     op = LeafOp(name, inputs, attrs=tuple((key, attrs[key]) for key in sorted(kept)), requests=requests)
     found = describe(op, shipped()[name])

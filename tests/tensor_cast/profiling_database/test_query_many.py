@@ -11,7 +11,7 @@ import pytest
 
 from specialized_cases import CASES
 from specialized_rows import SPARSE, data, request_columns, sparse, sparse_row
-from support import attention, mm, row, source, write_database
+from support import attention, mm, named, row, source, write_database
 from tensor_cast import InterpolatingDataSource, LeafOp, QueryResult, Requests, TensorSpec
 from tensor_cast.errors import InvalidValueError
 from tensor_cast.performance_model.profiling_database.data_source import QuerySource
@@ -81,7 +81,7 @@ def test_attention_along_the_context(tmp_path: Path, policy: dict[str, Any] | No
     }
     runtime = {"Runtime sparse_mode": 3, "Runtime num_key_value_heads": 1, "Runtime input_layout": "TND"}
     rows = [
-        row("30,4,128;99,128,128", BF16, float(seq), **runtime, **{"Runtime avg_seq_len": seq})
+        row("30,4,128;99,128,128", BF16, float(seq), **named(runtime), **named({"Runtime avg_seq_len": seq}))
         for seq in (1000, 2000, 5000)
     ]
     wrapper = source(write_database(tmp_path, {"FusedInferAttentionScore": rows}, mapping, policy))

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support import Row, hit, miss, row, write_database
+from support import Row, hit, miss, named, row, write_database
 from tensor_cast import (
     InterpolatingDataSource,
     LeafOp,
@@ -74,7 +74,7 @@ def attention_row(tokens: int, batch: int, context: int, latency: float, phase: 
         "Runtime phase": phase,
     }
     shapes = f"{tokens},8,128;900,128,8,128;900,128,8,128"
-    return row(shapes, "DT_BF16;DT_BF16;DT_BF16", latency, **columns)
+    return row(shapes, "DT_BF16;DT_BF16;DT_BF16", latency, **named(columns))
 
 
 def test_padding_answers_by_name_or_not_at_all(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_one_token_lies_on_the_token_axis(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("matching", ["strict", "compatible"])
 def test_what_both_sides_know_agrees(tmp_path: Path, matching: str) -> None:
-    rows = [row(f"{m},64;4,32,64", "DT_BF16;DT_BF16", 10.0 * m, **{"EP Size": 8}) for m in (4, 8)]
+    rows = [row(f"{m},64;4,32,64", "DT_BF16;DT_BF16", 10.0 * m, **named({"EP Size": 8})) for m in (4, 8)]
     for m in (4, 6):
         asked = LeafOp.build(GMM_OP, [((m, 64), "bf16"), ((4, 32, 64), "bf16")])
         assert hit(database(tmp_path / f"8{m}", {GMM: rows}, matching, ep=8).query(asked)).latency_us == 10.0 * m
@@ -158,7 +158,7 @@ def test_what_both_sides_know_agrees(tmp_path: Path, matching: str) -> None:
 
 
 def test_an_open_fact_in_which_rows_differ_is_asked_for(tmp_path: Path) -> None:
-    rows = [row("4,64;4,32,64", "DT_BF16;DT_BF16", 10.0 * ep, **{"EP Size": ep}) for ep in (4, 8)]
+    rows = [row("4,64;4,32,64", "DT_BF16;DT_BF16", 10.0 * ep, **named({"EP Size": ep})) for ep in (4, 8)]
     asked = LeafOp.build(GMM_OP, [((4, 64), "bf16"), ((4, 32, 64), "bf16")])
     assert miss(database(tmp_path / "a", {GMM: rows}).query(asked)).code == "semantic_field_missing:ep_size"
     assert hit(database(tmp_path / "b", {GMM: rows}, ep=8).query(asked)).latency_us == 80.0

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from specialized_rows import SCATTER, SCATTER_OP, data, differs_in, rejected, scatter, scatter_row
-from support import hit, miss
+from support import hit, miss, named
 from tensor_cast import InterpolatingDataSource, LeafOp, QuerySource
 
 PAIR = [scatter_row(100, 10.0), scatter_row(200, 20.0)]
@@ -190,8 +190,8 @@ def test_latency_columns_are_not_mixed(tmp_path: Path) -> None:
     """RFC 6.3: source-pure grouping."""
     average, profiling = "Average Duration(us)", "Profiling Average Duration(us)"
     rows = [
-        scatter_row(100, None, **{average: 10, profiling: ""}),
-        scatter_row(150, None, **{average: "", profiling: 999}),
-        scatter_row(200, None, **{average: 20, profiling: ""}),
+        scatter_row(100, None, **named({average: 10, profiling: ""})),
+        scatter_row(150, None, **named({average: "", profiling: 999})),
+        scatter_row(200, None, **named({average: 20, profiling: ""})),
     ]
     assert hit(data(tmp_path, {SCATTER: rows}).query(scatter(175))).latency_us == 17.5

@@ -25,7 +25,7 @@ from specialized_rows import (
     quant,
     quant_row,
 )
-from support import attention, hit, miss, mm, row
+from support import attention, hit, miss, mm, named, row
 from tensor_cast import LeafOp, QuerySource
 from tensor_cast.performance_model.profiling_database.dispatch import path_for
 from tensor_cast.performance_model.profiling_database.mapping.op_mapping import OperatorEntry
@@ -138,7 +138,12 @@ def test_dense_attention_keeps_the_phase_1_path(tmp_path: Path) -> None:
     }
     columns = {"Runtime sparse_mode": 3, "Runtime num_key_value_heads": 1, "Runtime input_layout": "TND"}
     rows = [
-        row("8,4,128;99,128,128;99,128,128", "DT_BF16;DT_BF16;DT_BF16", lat, **{"Runtime avg_seq_len": seq, **columns})
+        row(
+            "8,4,128;99,128,128;99,128,128",
+            "DT_BF16;DT_BF16;DT_BF16",
+            lat,
+            **named({"Runtime avg_seq_len": seq, **columns}),
+        )
         for seq, lat in ((1000, 100.0), (4000, 400.0))
     ]
     source = data(tmp_path, {"FusedInferAttentionScore": rows}, entry)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from specialized_rows import QUANT, QUANT_ENTRY, data, differs_in, quant, quant_row, rejected
-from support import hit, miss, row
+from support import hit, miss, named, row
 from tensor_cast import InterpolatingDataSource, LeafOp, QuerySource
 from tensor_cast.performance_model.profiling_database.paths.dynamic_quant import ScaleMode, scale_mode
 
@@ -188,9 +188,9 @@ def test_latency_columns_are_not_mixed(tmp_path: Path) -> None:
     """RFC 6.3: quant-scale groups are source-pure."""
     average, profiling = "Average Duration(us)", "Profiling Average Duration(us)"
     rows = [
-        quant_row(100, 64, None, **{average: 10, profiling: ""}),
-        quant_row(150, 64, None, **{average: "", profiling: 999}),
-        quant_row(200, 64, None, **{average: 20, profiling: ""}),
+        quant_row(100, 64, None, **named({average: 10, profiling: ""})),
+        quant_row(150, 64, None, **named({average: "", profiling: 999})),
+        quant_row(200, 64, None, **named({average: 20, profiling: ""})),
     ]
     assert hit(data(tmp_path, {QUANT: rows}).query(quant(175, 64))).latency_us == 17.5
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from specialized_rows import ADD, ADD_ENTRY, ADD_OP, binary, binary_row, data, differs_in, rejected
-from support import hit, miss, row
+from support import hit, miss, named, row
 from tensor_cast import InterpolatingDataSource, LeafOp, QuerySource
 from tensor_cast.performance_model.profiling_database.paths.elementwise import broadcast_pattern
 
@@ -229,10 +229,10 @@ def test_one_interpolation_keeps_to_one_latency_column(tmp_path: Path) -> None:
     """RFC 7.2 Elementwise: latency-source purity."""
     average, profiling = "Average Duration(us)", "Profiling Average Duration(us)"
     rows = [
-        full(100, 64, None, **{average: 10, profiling: ""}),
-        full(150, 64, None, **{average: "", profiling: 1000}),
-        full(200, 64, None, **{average: 30, profiling: ""}),
-        full(250, 64, None, **{average: "", profiling: 3000}),
+        full(100, 64, None, **named({average: 10, profiling: ""})),
+        full(150, 64, None, **named({average: "", profiling: 1000})),
+        full(200, 64, None, **named({average: 30, profiling: ""})),
+        full(250, 64, None, **named({average: "", profiling: 3000})),
     ]
     source = data(tmp_path, {ADD: rows})
     pure = hit(source.query(add(175, 64)))

@@ -22,7 +22,7 @@ from specialized_rows import (
     rejected,
     request_columns,
 )
-from support import hit, miss, source, write_table
+from support import hit, miss, named, source, write_table
 from tensor_cast import InterpolatingDataSource, LeafOp, QuerySource, Requests
 from tensor_cast.performance_model import profiling_database
 
@@ -159,7 +159,8 @@ def test_other_formats_are_used_only_for_the_first_two_inputs(tmp_path: Path) ->
 def test_api_paths_of_both_sides_must_agree(tmp_path: Path) -> None:
     """RFC 7.2 LightningIndexer: API-path mismatch."""
     rows = [
-        indexer_row(t, 1000, lat, **{"API Path": "torch_npu.npu_lightning_indexer"}) for t, lat in ((4, 10), (16, 40))
+        indexer_row(t, 1000, lat, **named({"API Path": "torch_npu.npu_lightning_indexer"}))
+        for t, lat in ((4, 10), (16, 40))
     ]
     same = {INDEXER_OP: {**INDEXER_ENTRY, "api_path": "torch_npu.npu_lightning_indexer"}}
     other = {INDEXER_OP: {**INDEXER_ENTRY, "api_path": "vllm.lightning_indexer"}}
@@ -179,8 +180,8 @@ def test_an_api_path_on_one_side_only_is_ignored(tmp_path: Path) -> None:
 def test_two_api_paths_in_one_table_never_mix(tmp_path: Path) -> None:
     """RFC 7.3.5: candidates do not cross API paths."""
     rows = [
-        indexer_row(4, 1000, 10.0, **{"Runtime api_path": "a"}),
-        indexer_row(16, 1000, 40.0, **{"Runtime api_path": "b"}),
+        indexer_row(4, 1000, 10.0, **named({"Runtime api_path": "a"})),
+        indexer_row(16, 1000, 40.0, **named({"Runtime api_path": "b"})),
     ]
     assert miss(data(tmp_path, {INDEXER: rows}).query(indexer(8, 1000))).code == "insufficient_filtered_candidates"
 
@@ -237,7 +238,9 @@ def test_the_views_never_mix(tmp_path: Path) -> None:
 
 def test_the_phase_separates_where_both_sides_know_it(tmp_path: Path) -> None:
     """Ruling 6: the indexer compares the phase of the shape view only where both sides have it."""
-    rows = [indexer_row(t, 1000, latency, **{"Runtime phase": "decode"}) for t, latency in ((4, 10.0), (16, 40.0))]
+    rows = [
+        indexer_row(t, 1000, latency, **named({"Runtime phase": "decode"})) for t, latency in ((4, 10.0), (16, 40.0))
+    ]
     wrapper = data(tmp_path, {INDEXER: rows})
 
     def asked(phase: Any) -> LeafOp:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from specialized_rows import QBMM, QBMM_ENTRY, QBMM_OP, data, differs_in, qbmm, qbmm_row, rejected
-from support import hit, miss
+from support import hit, miss, named
 from tensor_cast import InterpolatingDataSource, LeafOp, QuerySource
 
 INT4 = "tensor_cast.static_quant_linear_int4.default"
@@ -258,8 +258,8 @@ def test_latency_columns_are_not_mixed(tmp_path: Path) -> None:
     """RFC 6.3: source-pure grouping."""
     average, profiling = "Average Duration(us)", "Profiling Average Duration(us)"
     rows = [
-        qbmm_row(100, 64, 128, None, **{average: 10, profiling: ""}),
-        qbmm_row(150, 64, 128, None, **{average: "", profiling: 999}),
-        qbmm_row(200, 64, 128, None, **{average: 20, profiling: ""}),
+        qbmm_row(100, 64, 128, None, **named({average: 10, profiling: ""})),
+        qbmm_row(150, 64, 128, None, **named({average: "", profiling: 999})),
+        qbmm_row(200, 64, 128, None, **named({average: 20, profiling: ""})),
     ]
     assert hit(data(tmp_path, {QBMM: rows}).query(qbmm(175, 64, 128))).latency_us == 17.5

@@ -20,7 +20,7 @@ from specialized_rows import (
     sparse,
     sparse_row,
 )
-from support import hit, miss
+from support import hit, miss, named
 from tensor_cast import InterpolatingDataSource, LeafOp, QuerySource, Requests
 
 MIXED = even(2, 4, 3000)
@@ -112,7 +112,7 @@ def test_the_number_of_requests_isolates(tmp_path: Path) -> None:
 
 def test_the_phase_isolates(tmp_path: Path) -> None:
     """RFC 7.2 SparseFlashAttention: sparse-phase isolation."""
-    rows = [sparse_row(t, float(t), **{"Runtime phase": "decode"}) for t in (2, 8)]
+    rows = [sparse_row(t, float(t), **named({"Runtime phase": "decode"})) for t in (2, 8)]
     source = data(tmp_path, {SPARSE: rows})
 
     def asked(phase: Any) -> LeafOp:
@@ -164,7 +164,7 @@ def test_lengths_on_one_side_only_are_no_answer(tmp_path: Path, tokens: int) -> 
     bare = sparse(tokens, requests=Requests(explicit_phase="mixed", block_table_shape=(2, 64)))
     of_rows = data(tmp_path / "rows", {SPARSE: PAIR})
     assert miss(of_rows.query(bare)).code == "semantic_field_missing:kv_lens"
-    shapes = [sparse_row(n, 2.5 * n, **{"Runtime phase": "mixed"}) for n in (4, 16)]
+    shapes = [sparse_row(n, 2.5 * n, **named({"Runtime phase": "mixed"})) for n in (4, 16)]
     of_question = data(tmp_path / "question", {SPARSE: shapes})
     assert hit(of_question.query(bare)).latency_us == 2.5 * tokens
     full = sparse(tokens, requests=even(2, tokens // 2, 3000))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -110,9 +112,9 @@ def test_only_a_prefill_over_several_ranks_splits_its_tokens() -> None:
     ],
 )
 def test_the_form_follows_phase_then_flags_then_lengths(
-    requests: Requests | None, attrs: dict[str, object], form: str
+    requests: Requests | None, attrs: dict[str, Any], form: str
 ) -> None:
-    op = LeafOp("tensor_cast.x.default", (), attrs=tuple(attrs.items()), requests=requests)  # type: ignore[arg-type]
+    op = LeafOp("tensor_cast.x.default", (), attrs=tuple(attrs.items()), requests=requests)
     assert attention_form(op) == form
 
 
@@ -128,8 +130,8 @@ def test_the_form_follows_phase_then_flags_then_lengths(
         (Requests((1,), (5,)), {"is_decode_values": ("maybe",)}),
     ],
 )
-def test_a_phase_that_cannot_be_told_is_refused(requests: Requests | None, attrs: dict[str, object]) -> None:
-    op = LeafOp("tensor_cast.x.default", (), attrs=tuple(attrs.items()), requests=requests)  # type: ignore[arg-type]
+def test_a_phase_that_cannot_be_told_is_refused(requests: Requests | None, attrs: dict[str, Any]) -> None:
+    op = LeafOp("tensor_cast.x.default", (), attrs=tuple(attrs.items()), requests=requests)
     with pytest.raises(LackingError):
         attention_form(op)
 

@@ -11,7 +11,7 @@ from serq.compiler import compile as compile_program
 from serq.errors import RunError, SerqError
 from serq.runner import run
 
-CORPUS = Path(__file__).resolve().parents[3] / "shared" / "conformance" / "serq"
+CORPUS = Path(__file__).resolve().parents[2] / "shared" / "conformance" / "serq"
 LOOSE = {"itl_p50": 0.01, "itl_p99": 0.01}
 
 
