@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
 
-.PHONY: demo test lint types unit bench clean
+.PHONY: demo test test-all lint types unit coverage bench figures clean
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -23,7 +23,7 @@ demo: $(VENV)/.gpu
 	@echo; echo "# A serving program"; echo; echo "$$ castq run examples/serving/chat.sq"
 	@$(BIN)/castq run examples/serving/chat.sq
 
-test: $(STAMP) lint types unit
+test: $(STAMP) lint types coverage
 
 lint: $(STAMP)
 	$(BIN)/ruff check src tests bench examples tools
@@ -34,6 +34,19 @@ types: $(STAMP)
 
 unit: $(STAMP)
 	$(BIN)/pytest -n 2
+
+coverage: $(STAMP)
+	$(BIN)/pytest -n 2 --cov --cov-report=term:skip-covered
+
+# Every interpreter from 3.11 to 3.14 that this machine has; one without is named and passed over.
+test-all:
+	@for version in 3.11 3.12 3.13 3.14; do \
+	  if ! python$$version -c '' 2>/dev/null; then echo "python$$version: not on this machine"; continue; fi; \
+	  $(MAKE) unit PYTHON=python$$version VENV=.venv-$$version || exit 1; \
+	done
+
+figures: $(STAMP)
+	$(BIN)/python tools/figures.py
 
 bench: $(STAMP)
 	$(BIN)/python -m pip install --quiet pyserq || echo "no pyserq for this Python: castq alone is timed"

@@ -11,15 +11,12 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from castq.commands import catalogue, db, lookup, rfc, serving, trace
+from castq.commands import catalogue, db, examples, lookup, rfc, serving, trace
+from castq.exit_codes import ExitCode
 from castq.streams import printable, put, quiet
 from tensor_cast.errors import CastqError, WriteError
 
 __all__ = ["app", "main"]
-
-_FAILED = 1
-_MISUSE = 2
-_INTERRUPTED = 130
 
 
 class _Commands(TyperGroup):
@@ -31,7 +28,7 @@ class _Commands(TyperGroup):
         except (CastqError, OSError) as error:
             raise typer.Exit(_told(error)) from None
         except KeyboardInterrupt:
-            raise typer.Exit(_INTERRUPTED) from None
+            raise typer.Exit(ExitCode.INTERRUPTED) from None
 
 
 class _ProgramCommand(TyperCommand):
@@ -66,7 +63,7 @@ def _told(error: CastqError | OSError) -> int:
     """Say what went wrong in one line, and give the exit code: 1 where something could not be written, else 2."""
     if isinstance(error, BrokenPipeError):  # whoever read our output has seen enough: nothing to tell
         quiet()
-        return _FAILED
+        return ExitCode.FAILED
     if isinstance(error, CastqError):
         text = str(error)
     elif error.filename is None:
@@ -78,7 +75,7 @@ def _told(error: CastqError | OSError) -> int:
     unwritten = isinstance(error, OSError) and error.filename is None
     if unwritten:
         quiet()
-    return _FAILED if unwritten else _MISUSE
+    return ExitCode.FAILED if unwritten else ExitCode.MISUSE
 
 
 app = typer.Typer(
@@ -112,6 +109,7 @@ def _root(
 app.command("lookup", epilog=lookup.EXAMPLE)(lookup.lookup)
 app.command("ops", epilog=catalogue.OPS_EXAMPLE)(catalogue.ops)
 app.command("axes", epilog=catalogue.AXES_EXAMPLE)(catalogue.axes)
+app.command("examples", epilog=examples.EXAMPLE)(examples.examples)
 app.command("rfc", epilog=rfc.EXAMPLE)(rfc.rfc)
 app.command("run", cls=_ProgramCommand, epilog=serving.RUN_EXAMPLE)(serving.run)
 app.command("check", cls=_ProgramCommand, epilog=serving.CHECK_EXAMPLE)(serving.check)
@@ -139,7 +137,7 @@ def main() -> None:
     except (CastqError, OSError) as error:
         _end(error)
     except KeyboardInterrupt:
-        sys.exit(_INTERRUPTED)
+        sys.exit(ExitCode.INTERRUPTED)
 
 
 def _end(error: CastqError | OSError) -> NoReturn:

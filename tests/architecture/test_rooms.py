@@ -66,6 +66,7 @@ FLOORS = {
     ),
     "castq": (
         "=castq",
+        "castq.exit_codes",
         "castq.streams",
         "castq.operator_text",
         "castq.repeated_rows",

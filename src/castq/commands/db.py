@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from castq.commands.lookup import MappingFile, NoCache
+from castq.exit_codes import ExitCode
 from tensor_cast.errors import how_to_install
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-_PROBLEMS: Final = 1
 _COLUMNS: Final = ("kernel", "status", "rows", "usable", "merged", "regimes", "points", "rejected")
 _NUMBERS: Final = ("rows", "usable", "merged", "regimes", "points", "rejected")
 _REPEATS: Final = ("file", "rows", "count", "min us", "median us", "max us", "coordinate")
@@ -77,7 +77,7 @@ def check(
     else:
         _show_check(found)
     if not found.ok:
-        raise typer.Exit(_PROBLEMS)
+        raise typer.Exit(ExitCode.FAILED)
 
 
 @app.command(epilog="Example: castq db demo --out demo --seed 7")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from castq.exit_codes import ExitCode
 from tensor_cast.errors import InvalidValueError
 from tensor_cast.files.decimal_text import parse_whole
 
@@ -19,7 +20,6 @@ __all__ = ["EXAMPLE", "lookup"]
 EXAMPLE: Final = (
     "Example: castq lookup -d demo --op aten.mm.default --input 100,5120:bf16 --input 5120,768:bf16 --explain"
 )
-_MISSED: Final = 3
 _OUTCOME: Final = ("source", "confidence", "code", "shape_match", "sub_kernel_shapes", "partial")
 _ORDER: Final = ("kernel_type", "interpolation_path", "method", "axes", "target", "axis_boundary", "candidate_count")
 
@@ -114,7 +114,7 @@ def lookup(
     answers = _asked(ask(database, leaves, setting), len(leaves))
     _show(answers, many, explain, as_json)
     if not all(answer.answered for answer in answers):
-        raise typer.Exit(_MISSED)
+        raise typer.Exit(ExitCode.MISSED)
 
 
 def _asked(answers: Iterable[Answer], total: int) -> list[Answer]:

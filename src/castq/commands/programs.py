@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
+from castq.exit_codes import ExitCode
 from castq.streams import STANDARD, label, read_text
 from tensor_cast.errors import InvalidValueError
 
@@ -17,9 +18,6 @@ if TYPE_CHECKING:
     from serq import ir as ir_nodes
 
 __all__ = ["Given", "compiled", "refusals"]
-
-_REFUSED: Final = 1
-_UNREADABLE: Final = 2
 
 
 @contextmanager
@@ -32,11 +30,11 @@ def refusals() -> Iterator[None]:
         yield
     except RunError as error:
         show.say(f"castq: {error}" if error.place is None else str(error), error=True)
-        raise typer.Exit(_REFUSED) from None
+        raise typer.Exit(ExitCode.FAILED) from None
     except SerqError as error:
         show.say_lines("\n\n".join(str(one) for one in error.errors), error=True)
         unreadable = isinstance(error.__cause__, OSError | UnicodeDecodeError)
-        raise typer.Exit(_UNREADABLE if unreadable else _REFUSED) from None
+        raise typer.Exit(ExitCode.MISUSE if unreadable else ExitCode.FAILED) from None
     except OverflowError as error:
         raise InvalidValueError(str(error)) from None
 

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from castq.exit_codes import ExitCode
+
 if TYPE_CHECKING:
     from castq.rfc.conformance import RfcReport, RowReport
 
 __all__ = ["EXAMPLE", "rfc"]
 
 EXAMPLE: Final = "Example: castq rfc --database h200_sxm/vllm/0.24.0"
-_DEPARTED: Final = 1
 _COLUMNS: Final = ("operator", "versions", "path", "axes", "ceiling", "reachable", "synthetic", "own", "real")
 
 Databases = Annotated[
@@ -40,7 +41,7 @@ def rfc(database: Databases = None, as_json: AsJson = False) -> None:
     else:
         _show(report)
     if not report.ok:
-        raise typer.Exit(_DEPARTED)
+        raise typer.Exit(ExitCode.FAILED)
 
 
 def _show(report: RfcReport) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from castq.commands.programs import Given, compiled, refusals
+from castq.exit_codes import ExitCode
 from castq.streams import STANDARD, label, put, read_text, write_text
 from tensor_cast.errors import InvalidValueError
 
@@ -36,7 +37,6 @@ CHECK_EXAMPLE: Final = "Example: castq check examples/serving/chat.sq"
 IR_EXAMPLE: Final = "Example: castq ir examples/serving/chat.sq > chat.json && castq run chat.json"
 FMT_EXAMPLE: Final = "Example: castq fmt --check examples/serving/chat.sq"
 DRAW_EXAMPLE: Final = "Example: castq draw examples/serving/chat.sq --out chat.svg"
-_REFUSED: Final = 1
 _STATISTICS: Final = ("count", "mean", "ci", "cv2", "p99", "max")
 _UNMEASURED: Final = "-"
 
@@ -125,10 +125,10 @@ def run(
             if folder is not None:
                 _dump(report, folder)
     if report.partial:
-        raise typer.Exit(130)
+        raise typer.Exit(ExitCode.INTERRUPTED)
     if report.verdict.failed:
         show.say(f"castq: {report.verdict.text}", error=True)
-        raise typer.Exit(_REFUSED)
+        raise typer.Exit(ExitCode.FAILED)
 
 
 def check(
@@ -219,7 +219,7 @@ def fmt(files: Files, check_only: CheckOnly = False) -> None:
                 write_text(name, laid_out)
             show.say(f"{label(name)}: {'would change' if check_only else 'changed'}")
     if changed and check_only:
-        raise typer.Exit(_REFUSED)
+        raise typer.Exit(ExitCode.FAILED)
 
 
 def draw(

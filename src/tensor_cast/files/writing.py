@@ -11,7 +11,7 @@ import stat
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, TextIO
 
 from tensor_cast.errors import InvalidValueError, WriteError
 from tensor_cast.files.staging import folder_beside, open_beside, put_in_place
@@ -173,13 +173,24 @@ class NewFolder:
         Raises InvalidValueError for a name that leads out of the folder or is none, WriteError where it exists or
         cannot be written.
         """
+        with self._file(name) as out:
+            writer = csv.writer(out)
+            writer.writerow(head)
+            writer.writerows(rows)
+
+    def write_text(self, name: str, text: str) -> None:
+        """Write UTF-8 text as `name`, under the same rules."""
+        with self._file(name) as out:
+            out.write(text)
+
+    @contextmanager
+    def _file(self, name: str) -> Iterator[TextIO]:
+        """A new file of the folder, safely on disk once it is left."""
         file = self._place.joinpath(*_parts(name))
         with _as_write_error(self._path / name):
             file.parent.mkdir(parents=True, exist_ok=True)
             with file.open("x", newline="", encoding="utf-8") as out:
-                writer = csv.writer(out)
-                writer.writerow(head)
-                writer.writerows(rows)
+                yield out
                 out.flush()
                 os.fsync(out.fileno())
 
