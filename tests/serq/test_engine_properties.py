@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-import conformance
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import conformance
 from serq.compiler import compile as compile_program
 from serq.report.report import Report
 from serq.runner import run

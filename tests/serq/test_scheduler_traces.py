@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 import scheduler_traces as traces
 
 TABLES = Path(__file__).resolve().parents[3] / "shared" / "conformance" / "input-shapes"

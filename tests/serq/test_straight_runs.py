@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import conformance
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import conformance
 from serq.compiler import compile as compile_program
 from serq.errors import RunError
 from serq.runner import run
