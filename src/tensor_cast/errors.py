@@ -12,6 +12,7 @@ __all__ = [
     "CastqError",
     "DataFileError",
     "InvalidValueError",
+    "MissingFigureError",
     "UnknownNameError",
     "WriteError",
     "how_to_install",
@@ -32,6 +33,10 @@ class UnknownNameError(CastqError, KeyError):
 
     def __str__(self) -> str:
         return str(self.args[0])
+
+
+class MissingFigureError(CastqError, LookupError):
+    """A figure of a device is empty; names the device, the figure, why, and what is known."""
 
 
 class DataFileError(CastqError, ValueError):
