@@ -11,7 +11,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from castq.commands import catalogue, db, examples, lookup, rfc, serving, trace
+from castq.commands import catalogue, db, devices, examples, lookup, rfc, serving, trace
 from castq.exit_codes import ExitCode
 from castq.streams import printable, put, quiet
 from tensor_cast.errors import CastqError, WriteError
@@ -109,6 +109,7 @@ def _root(
 app.command("lookup", epilog=lookup.EXAMPLE)(lookup.lookup)
 app.command("ops", epilog=catalogue.OPS_EXAMPLE)(catalogue.ops)
 app.command("axes", epilog=catalogue.AXES_EXAMPLE)(catalogue.axes)
+app.command("devices", epilog=devices.EXAMPLE)(devices.devices)
 app.command("examples", epilog=examples.EXAMPLE)(examples.examples)
 app.command("rfc", epilog=rfc.EXAMPLE)(rfc.rfc)
 app.command("run", cls=_ProgramCommand, epilog=serving.RUN_EXAMPLE)(serving.run)

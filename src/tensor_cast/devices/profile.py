@@ -162,8 +162,8 @@ class DeviceProfile:
     def figure(self, name: str) -> Figure:
         """The figure called `name`, such as `links.node.bandwidth`.
 
-        Raises MissingFigureError, naming the device, the figure, why it is empty and what is known; UnknownNameError for
-        a name that no profile uses.
+        Raises MissingFigureError, naming the device, the figure, why it is empty and what is known; UnknownNameError
+        for a name that no profile uses.
         """
         entry = self.entry(name)
         if isinstance(entry, Figure):
@@ -231,5 +231,7 @@ def _why_missing(entry: Entry | None) -> str:
         return "not stated by any source of the profile"
     if isinstance(entry, Label):
         return f"it is a word, not a number: {entry.text}"
+    if isinstance(entry, Figure):
+        return ""
     quoted = [other.shown for other in entry.alternatives if not isinstance(other, Gap)]
     return f"{entry.absence.value}; {entry.reason}" + (f"; quoted, not used: {', '.join(quoted)}" if quoted else "")

@@ -49,12 +49,16 @@ class _Reader:
             str(key): self._text(("sources", key), text)
             for key, text in self._mapping(("sources",), top.get("sources")).items()
         }
-        grid = self._grid(top["grid"]) if "grid" in top else None
-        entries = tuple(entry for section in SECTIONS if section in top for entry in self._section(section, top[section]))
+        sizes, tiers, links = self._grid(top["grid"]) if "grid" in top else ((), (), ())
+        entries = tuple(
+            entry for section in SECTIONS if section in top for entry in self._section(section, top[section])
+        )
         self._uncited()
         return DeviceProfile(
             name,
-            *(grid or ()),
+            sizes,
+            tiers,
+            links,
             title=self._text(("title",), top.get("title")),
             vendor=self._text(("vendor",), top.get("vendor")),
             aliases=tuple(self._texts(("aliases",), top.get("aliases", []))),
@@ -162,9 +166,9 @@ class _Reader:
         return tuple(self._sources[key] for key in cited), confidence, note
 
     def _range(self, keys: Keys, value: object, dimension: Dimension) -> tuple[float, float]:
-        ends = value if isinstance(value, list) else [value, value]
-        if len(ends) == 2 and all(_is_positive(end) for end in ends):
-            low, high = float(ends[0]), float(ends[1])
+        ends = [_positive(end) for end in (value if isinstance(value, list) else [value, value])]
+        if len(ends) == 2 and ends[0] is not None and ends[1] is not None:
+            low, high = ends[0], ends[1]
             ordered = low < high or not isinstance(value, list)
             if ordered and (dimension is not Dimension.FRACTION or high <= 1):
                 return low, high
@@ -215,5 +219,7 @@ def _shown(value: object) -> str:
     return "nothing" if value is None else repr(value)
 
 
-def _is_positive(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value > 0
+def _positive(value: object) -> float | None:
+    """A finite number above 0, or None."""
+    number = float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
+    return number if 0 < number < math.inf else None

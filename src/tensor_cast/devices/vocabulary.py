@@ -110,10 +110,8 @@ SECTIONS: Final[Mapping[str, Mapping[str, Dimension]]] = {
         "power": Dimension.POWER,
     },
     "memory": {"capacity": Dimension.SIZE, "bandwidth": Dimension.RATE, "effective_bandwidth": Dimension.RATE},
-    "peaks": {
-        name: Dimension.INTEGER_WORK if name.startswith("int") else Dimension.FLOAT_WORK for name in PEAKS
-    },
-    "vector": {name: Dimension.FLOAT_WORK for name in ("fp32", "bf16", "fp16")},
+    "peaks": {name: Dimension.INTEGER_WORK if name.startswith("int") else Dimension.FLOAT_WORK for name in PEAKS},
+    "vector": dict.fromkeys(("fp32", "bf16", "fp16"), Dimension.FLOAT_WORK),
     "links": {f"{tier}.{name}": dimension for tier in TIERS for name, dimension in _LINK.items()},
     "launch": dict.fromkeys(
         (
