@@ -71,6 +71,7 @@ FLOORS = {
         "castq.operator_text",
         "castq.repeated_rows",
         "castq.databases",
+        "castq.shapes",
         "castq.catalogue",
         "castq.ask",
         "castq.rfc",

@@ -1,0 +1,11 @@
+"""The tables of ascend."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from shape_cases import Engine
+
+__all__ = ["ENGINES"]
+
+ENGINES: Mapping[str, Engine] = {}
