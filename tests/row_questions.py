@@ -106,6 +106,8 @@ def _plain(entry: OperatorEntry, row: Cells) -> LeafOp | None:
     if entry.name.startswith("tensor_cast.swiglu") and len(inputs) == 1:
         half = (*inputs[0].shape[:-1], inputs[0].shape[-1] // 2)
         inputs = [TensorSpec(half, inputs[0].dtype)] * 2
+    if entry.name.startswith("aten.addmm"):
+        inputs = [inputs[2], *inputs[:2]] if len(inputs) == 3 else []
     return LeafOp.build(entry.name, inputs, outputs, requests=_requests(row)) if inputs else None
 
 

@@ -35,6 +35,7 @@ VERSIONS = ("0.13", "0.15", "0.18")
 MODES = ("compatible", "strict")
 # what no row of the demo can be: low precisions; composites whose children are no list
 LOW = ("fp8", "mxfp4", "int4", "grouped_matmul_quant", "dispatch_ffn_combine")
+BIASED = ("addmm",)  # the demo has no product with a bias
 DECOMPOSED = ("mlapo", "multihead_latent_attention", "mla_sparse_attention")
 ROWS = 8  # of each table, evenly from the first to the last
 Asked = tuple[OperatorEntry, Question]
@@ -132,7 +133,7 @@ def test_every_operator_of_a_bundled_mapping_was_asked_and_answered(mapped: dict
         if isinstance(found.owners("strict", asked.ep_size).wrapper.query(asked.leaf), QueryResult)
     }
     left = set(found.database.mapping.operators) - answered
-    assert sorted(name for name in left if not any(part in name for part in (*LOW, *DECOMPOSED))) == []
+    assert sorted(name for name in left if not any(part in name for part in (*LOW, *BIASED, *DECOMPOSED))) == []
 
 
 @pytest.mark.parametrize("matching", MODES)

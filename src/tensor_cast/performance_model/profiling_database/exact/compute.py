@@ -24,6 +24,7 @@ from tensor_cast.performance_model.profiling_database.exact.context import (
     rescaled,
     tables_lacking,
 )
+from tensor_cast.performance_model.profiling_database.exact.launches import launches_apart, puts_out
 from tensor_cast.performance_model.profiling_database.exact.low_precision import output_agreement, spellings
 from tensor_cast.performance_model.profiling_database.exact.matching import InputRule, Rank
 from tensor_cast.performance_model.profiling_database.exact.row_index import Accept, RowMatch
@@ -67,16 +68,33 @@ def _lookup_form(
         if index is None:
             continue
         found_table = True
-        accept = _both(context.agreement(index.table, leaf), output_agreement(index.table, leaf))
+        accept = _both(context.agreement(index.table, leaf), _output_rule(context, index.table, leaf))
         match = None if dtypes is None or strict or accept is not None else index.identical(shapes, dtypes)
         if match is None:
             inputs = inputs or profile_inputs(form, input_count, strict=strict)
             match = None if inputs is None else index.find(inputs, accept)
+        if match is not None and launches_apart(index.table, match.rows, input_count):
+            return _ambiguous(index.table, match)
         if match is not None:
             return measured(context, index.table, match, leaf)
     if not found_table:
         return csv_missing(context, kernels)
     return _no_row(leaf, kernels, inputs)
+
+
+def _output_rule(context: ExactContext, table: TensorTable, leaf: LeafOp) -> Accept | None:
+    """What tells rows that put out something else than the operator does."""
+    rule = output_agreement(table, leaf)
+    return _both(rule, puts_out(table, leaf)) if context.strict else rule
+
+
+def _ambiguous(table: TensorTable, match: RowMatch) -> Miss:
+    """Rows alike in all that the mapping compares, measured on different operands or outputs."""
+    details = {
+        "rows": [table.row_ref(row, table.exact_latency).place for row in match.rows],
+        "hint": "rows differ in operands or outputs that tc_input_count leaves out",
+    }
+    return Miss(MissReason.AMBIGUOUS_DUPLICATE_COORDINATE, table.kernel, details)
 
 
 def _both(first: Accept | None, second: Accept | None) -> Accept | None:

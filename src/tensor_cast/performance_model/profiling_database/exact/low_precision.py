@@ -31,6 +31,7 @@ __all__ = [
 ]
 
 INT4: Final = "DT_INT4"
+_ADDMM: Final = "aten.addmm."
 _LOW: Final = ("INT8", "UINT8", INT4, "DT_FLOAT4_", "DT_FLOAT8_")
 
 # product -> what its two matrices' database dtypes must begin with
@@ -77,11 +78,20 @@ def contradicts(operator: str, left: str, right: str) -> bool:
 def spellings(leaf: LeafOp) -> tuple[LeafOp, ...] | dict[str, Any]:
     """The call as rows may have recorded it, the likeliest first; else the details of a miss, with its `cause`.
 
-    One spelling for all but products of low precision.
+    One spelling for all but products of low precision, and products with a bias: a kernel takes it behind the matrices.
     """
     if leaf.name not in PRODUCTS:
-        return (leaf,)
+        return _bias_last(leaf)
     return contradiction(leaf) or weight_forms(leaf) or {"cause": "packed_weight_unreadable"}
+
+
+def _bias_last(leaf: LeafOp) -> tuple[LeafOp, ...]:
+    """`aten.addmm(bias, x, weight)` as its kernel has the operands, then as they were given."""
+    if not leaf.name.startswith(_ADDMM) or len(leaf.tensors) != 3:
+        return (leaf,)
+    bias, *matrices = leaf.tensors
+    scalars = [spec for spec in leaf.inputs if not spec.shape]
+    return (replace(leaf, inputs=(*matrices, bias, *scalars)), leaf)
 
 
 def contradiction(leaf: LeafOp) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from tensor_cast.operators.tensor import Shape, TensorSpec
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
 from tensor_cast.performance_model.profiling_database.evidence import RegimeKey
 from tensor_cast.performance_model.profiling_database.exact.context import ExactContext, dtypes_lacking
+from tensor_cast.performance_model.profiling_database.exact.launches import OUTPUTS_TELL, launch_of, single_output
 from tensor_cast.performance_model.profiling_database.exact.low_precision import (
     QUANTISERS,
     quantised_to,
@@ -38,6 +39,8 @@ from tensor_cast.performance_model.profiling_database.tables.shapes import strip
 __all__ = ["GenericComputePath"]
 
 _QUANTISED_TO: Final = "quantised_to"
+_PUT_OUT: Final = "output_dtype"
+_OUTPUTS: Final = "output_count"
 _NUMEL: Final = "generic_compute.axis output_numel in op_mapping.yaml needs"
 _HINTS: Final[Mapping[str, str]] = {
     str(MissReason.GENERIC_COMPUTE_INPUT_SHAPE_UNAVAILABLE): "give the input tensors",
@@ -54,7 +57,7 @@ class GenericComputePath(OperatorPath):
     final_reason = MissReason.CANDIDATE_GROUP_FAILED
     table_missing = MissReason.COMPUTE_CSV_NOT_FOUND
     source_pure = True
-    allow_extra = frozenset({_QUANTISED_TO})
+    allow_extra = frozenset({_QUANTISED_TO, _PUT_OUT, _OUTPUTS})
 
     def exact_coordinates(self, target: Target) -> bool:
         """Strict matching only: `axis_0` and the rest of the shapes are the operator, an element count is not."""
@@ -99,6 +102,9 @@ class GenericComputePath(OperatorPath):
             return Miss(MissReason.COMPUTE_TARGET_UNAVAILABLE, table.kernel, described)
         outputs = tuple(spec.shape for spec in leaf.outputs)
         wanted = _quantised(quantised_to(leaf))
+        if self.strict:
+            alone = None if wanted else single_output(leaf)
+            wanted = (*wanted, *_put_out(alone and alone[0], leaf.name, len(leaf.outputs)))
         targets = []
         for form in described:
             place = _place(table.kernel, form, outputs, policy.generic_axis)
@@ -130,12 +136,25 @@ class GenericComputePath(OperatorPath):
         if isinstance(place, str):
             return place
         held = outputs[0].dtype if outputs and entry.name in QUANTISERS else None
-        return Candidate(place[0], (*place[1], *_quantised(held)))
+        regime = (*place[1], *_quantised(held))
+        if not self.strict:
+            return Candidate(place[0], regime)
+        alone = outputs[0].dtype if len(outputs) == 1 and held is None else None
+        made = _put_out(alone, entry.name, len(outputs))
+        return Candidate(place[0], (*regime, *made), launch_of(table, row, entry.tc_input_count))
 
 
 def _quantised(name: str | None) -> RegimeKey:
     """What a quantising operator or its row puts out, as a regime field where it is known."""
     return () if name is None else ((_QUANTISED_TO, name),)
+
+
+def _put_out(name: str | None, operator: str, count: int) -> RegimeKey:
+    """The dtype of the one tensor that an operator or a row puts out, and of an operator that only quantises how many
+    tensors, as regime fields where they are known.
+    """
+    dtype: RegimeKey = () if name is None else ((_PUT_OUT, name),)
+    return (*dtype, (_OUTPUTS, count)) if count and operator in OUTPUTS_TELL else dtype
 
 
 def _unavailable(kernel: str, cause: str, hint: str) -> Miss:
