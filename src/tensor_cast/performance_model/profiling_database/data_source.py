@@ -63,6 +63,9 @@ def _listed(info: ShapeMatchInfo | SubKernelShapeInfo) -> None:
 class Basis(Protocol):
     """What an answer was found in, read when somebody asks: most answers are used for their latency alone."""
 
+    @property
+    def dim(self) -> int: ...
+
     def evidence(self) -> Evidence: ...
 
     def info(self) -> ShapeMatchInfo: ...
@@ -97,6 +100,13 @@ class QueryResult:
         put(made, "sub_kernel_shapes", None)
         put(made, "_basis", basis)
         return made
+
+    @property
+    def interpolation_dim(self) -> int:
+        """On how many axes the latency was interpolated; 0 for a measured one."""
+        if self._basis is not None:
+            return self._basis.dim
+        return int(self.details.get("interpolation_dim", 0))
 
     @property
     def evidence(self) -> Evidence | None:

@@ -330,6 +330,10 @@ class _Answered(NamedTuple):
     reading: _Reading
     found: Found
 
+    @property
+    def dim(self) -> int:
+        return self.found.dim
+
     def evidence(self) -> Evidence:
         return self.engine.evidence(self.question, self.reading, self.found)
 

@@ -81,9 +81,8 @@ class Sweep:
 
     def settle(self, at: IntArray, answer: QueryResult) -> None:
         """Record one answer at several points."""
-        measured = answer.source is QuerySource.MEASURED
         self.latency_us[at] = answer.latency_us
-        self.dims[at] = 0 if measured else int(answer.details["interpolation_dim"])
+        self.dims[at] = 0 if answer.source is QuerySource.MEASURED else answer.interpolation_dim
 
     def places(self, at: IntArray) -> Iterator[IntArray]:
         """These points, those of one place together."""

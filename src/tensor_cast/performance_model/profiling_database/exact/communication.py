@@ -187,6 +187,10 @@ class _Sizes(NamedTuple):
     points: tuple[SizePoint, ...]
     method: str
 
+    @property
+    def dim(self) -> int:
+        return 1 if self.method else 0
+
     def evidence(self) -> Evidence:
         context, table = self.question.context, self.question.table
         notes: dict[str, Any] = {"topology_tier": self.question.tier}

@@ -175,6 +175,10 @@ class _MatchedRows(NamedTuple):
     noted: dict[str, Any]
     noted_later: Callable[[], dict[str, Any]] | None
 
+    @property
+    def dim(self) -> int:
+        return 0
+
     def evidence(self) -> Evidence:
         context, table, match = self.context, self.table, self.match
         refs = [table.row_ref(row, table.exact_latency) for row in self.rows]

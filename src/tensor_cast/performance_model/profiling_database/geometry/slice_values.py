@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["line_values", "multi_values"]
 
-_FEW: Final = 24
+_FEW: Final = 6
 
 
 def line_values(prepared: Slice, x: FloatArray) -> tuple[FloatArray, FloatArray]:
