@@ -6,7 +6,7 @@ from functools import cache
 
 from tensor_cast.errors import nearest
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
-from tensor_cast.performance_model.profiling_database.exact.matching import MATMUL_KERNELS
+from tensor_cast.performance_model.profiling_database.mapping.kernel_traits import kernel_traits
 from tensor_cast.performance_model.profiling_database.mapping.op_mapping import (
     COMPUTE_SUBCATEGORIES,
     QUERY_MODES,
@@ -15,8 +15,6 @@ from tensor_cast.performance_model.profiling_database.mapping.op_mapping import 
 from tensor_cast.performance_model.profiling_database.paths.path import OperatorPath
 
 __all__ = ["kernel_missing", "path_for"]
-
-INTERPOLATED_MATMUL_KERNELS = MATMUL_KERNELS | {"BatchMatMulNd"}
 
 
 @cache
@@ -74,7 +72,8 @@ def path_for(entry: OperatorEntry, *, strict: bool = False) -> OperatorPath | Mi
         return paths[entry.compute_subcategory]
     if not entry.kernels:
         return kernel_missing(entry.name)
-    return paths["matmul" if entry.kernels[0] in INTERPOLATED_MATMUL_KERNELS else "generic"]
+    traits = kernel_traits(entry.kernels[0])
+    return paths["matmul" if traits.product or traits.path_product else "generic"]
 
 
 def kernel_missing(operator: str) -> Miss:

@@ -7,8 +7,9 @@ from typing import Final
 from tensor_cast.dtypes import profile_dtype
 from tensor_cast.operators.leaf import LeafOp
 from tensor_cast.operators.tensor import Shape, TensorSpec
-from tensor_cast.performance_model.profiling_database.exact.matching import MATMUL_KERNELS, Rank
+from tensor_cast.performance_model.profiling_database.exact.matching import Rank
 from tensor_cast.performance_model.profiling_database.exact.row_index import RowMatch
+from tensor_cast.performance_model.profiling_database.mapping.kernel_traits import kernel_traits
 from tensor_cast.performance_model.profiling_database.tables.kernel_table import TensorTable
 from tensor_cast.performance_model.profiling_database.tables.shapes import strip_leading_one
 
@@ -44,7 +45,7 @@ def _aligned(asked: Shape, row: Shape) -> tuple[Shape, Shape]:
 
 
 def _name(kernel: str, position: int, dim: int, rank: int) -> str:
-    if kernel in MATMUL_KERNELS and position == 0 and rank >= 2 and dim >= rank - 2:
+    if kernel_traits(kernel).product and position == 0 and rank >= 2 and dim >= rank - 2:
         return _LEFT[dim - rank + 2]
     return f"input {position} dim {dim}"
 

@@ -12,13 +12,11 @@ from enum import IntEnum
 from typing import Final
 
 from tensor_cast.operators.tensor import Shape, TensorSpec
+from tensor_cast.performance_model.profiling_database.mapping.kernel_traits import KernelTraits, kernel_traits
 from tensor_cast.performance_model.profiling_database.tables.shapes import shape_is_padded, strip_leading_one
 
 __all__ = [
-    "FLATTEN_KERNELS",
     "IDENTITY",
-    "MATMUL_KERNELS",
-    "MERGE_KERNELS",
     "InputRule",
     "Rank",
     "combine_rules",
@@ -27,25 +25,6 @@ __all__ = [
     "normalised_forms",
 ]
 
-MATMUL_KERNELS: Final = frozenset(
-    {
-        "MatMulV2",
-        "MatMulV3",
-        "MatMulCommon",
-        "MatMul",
-        "QuantBatchMatmulV3",
-        "BatchMatMulV2",
-        "TransposeBatchMatMul",
-    }
-)
-ROPE_KERNELS: Final = frozenset({"ApplyRotaryPosEmb", "_triton_rope", "split_qkv_rmsnorm_rope_kernel"})
-RELAXED_DTYPE_KERNELS: Final = ROPE_KERNELS | {"MatMulV2", "PadV3", "PadV3AiCore"}
-FLATTEN_KERNELS: Final = frozenset(
-    {"AscendQuantV2", "DynamicQuant", "RmsNorm", "AddRmsNormBias", "AddRmsNorm", "DispatchFFNCombine"}
-)
-MERGE_KERNELS: Final = frozenset({"AscendQuantV2", "DynamicQuant"})
-_REGROUPING_KERNELS: Final = FLATTEN_KERNELS | MERGE_KERNELS
-CACHE_WRITE_KERNELS: Final = frozenset({"ReshapeAndCacheNdKernel", "reshape_and_cache_200000000"})
 _RELAXED_DTYPES: Final = frozenset({"DT_BF16", "FLOAT"})
 
 
@@ -78,7 +57,7 @@ _MERGE_PADDING: Final = InputRule("merge_last_dims+padding", Rank.PADDED)
 
 def dtype_key(kernel: str, name: str, *, strict: bool = False) -> str:
     """The dtype as a match key: kernels with relaxed dtypes take BF16 and FLOAT for one, unless matching is strict."""
-    relaxed = not strict and kernel in RELAXED_DTYPE_KERNELS and name in _RELAXED_DTYPES
+    relaxed = not strict and kernel_traits(kernel).relaxed and name in _RELAXED_DTYPES
     return "FLOAT_GROUP" if relaxed else name
 
 
@@ -89,17 +68,18 @@ def match_input(target: Shape, row: Shape, kernel: str, position: int) -> InputR
     bare, row_bare = strip_leading_one(target), strip_leading_one(row)
     if bare in (row_bare, row):
         return _STRIP
-    if kernel in MATMUL_KERNELS and position >= 1 and len(row) == 2 and bare == (row[1], row[0]):
+    traits = kernel_traits(kernel)
+    if traits.product and position >= 1 and len(row) == 2 and bare == (row[1], row[0]):
         return _TRANSPOSE
     if shape_is_padded(bare, row):
         return _PADDING
     if row_bare is not row and shape_is_padded(bare, row_bare):
         return _STRIP_PADDING
-    return _match_regrouped(target, bare, row, kernel) if kernel in _REGROUPING_KERNELS else None
+    return _match_regrouped(target, bare, row, traits) if traits.regrouped else None
 
 
-def _match_regrouped(target: Shape, bare: Shape, row: Shape, kernel: str) -> InputRule | None:
-    if kernel in FLATTEN_KERNELS and len(row) == 2:
+def _match_regrouped(target: Shape, bare: Shape, row: Shape, traits: KernelTraits) -> InputRule | None:
+    if traits.flattened and len(row) == 2:
         for shape in (bare, target):
             if len(shape) == 3:
                 flat = (shape[0] * shape[1], shape[2])
@@ -107,7 +87,7 @@ def _match_regrouped(target: Shape, bare: Shape, row: Shape, kernel: str) -> Inp
                     return _FLATTEN
                 if shape_is_padded(flat, row):
                     return _FLATTEN_PADDING
-    if kernel in MERGE_KERNELS and len(row) == 2:
+    if traits.merged and len(row) == 2:
         for shape in (bare, target):
             if len(shape) == 3:
                 merged = (shape[0], shape[1] * shape[2])
@@ -139,12 +119,13 @@ def combine_rules(rules: Sequence[InputRule]) -> InputRule:
 
 def normalised_forms(kernel: str, specs: tuple[TensorSpec, ...]) -> tuple[tuple[TensorSpec, ...], ...]:
     """The forms in which a kernel may have recorded these inputs: as they are, and rewritten where a rule says so."""
-    if kernel in ROPE_KERNELS and len(specs) >= 2:
+    form = kernel_traits(kernel).recorded_as
+    if form == "rope" and len(specs) >= 2:
         return (_rope_form(specs), specs)
-    if kernel == "SwiGlu" and len(specs) == 2:
+    if form == "halves_joined" and len(specs) == 2:
         joined = _swiglu_form(*specs)
         return (joined, specs) if joined else (specs,)
-    if kernel in CACHE_WRITE_KERNELS and len(specs) == 4:
+    if form == "cache_halves" and len(specs) == 4:
         split = _cache_write_form(specs)
         return (split, specs) if split else (specs,)
     return (specs,)

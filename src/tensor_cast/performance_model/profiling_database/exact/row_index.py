@@ -16,10 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from tensor_cast.operators.tensor import Shape, TensorSpec
 from tensor_cast.performance_model.profiling_database.exact.matching import (
-    FLATTEN_KERNELS,
     IDENTITY,
-    MATMUL_KERNELS,
-    MERGE_KERNELS,
     InputRule,
     Rank,
     combine_rules,
@@ -27,6 +24,7 @@ from tensor_cast.performance_model.profiling_database.exact.matching import (
     match_input,
     normalised_forms,
 )
+from tensor_cast.performance_model.profiling_database.mapping.kernel_traits import kernel_traits
 from tensor_cast.performance_model.profiling_database.tables.kernel_table import TensorTable
 from tensor_cast.performance_model.profiling_database.tables.key_index import KeyIndex
 from tensor_cast.performance_model.profiling_database.tables.quiet_collector import collector_at_rest
@@ -66,6 +64,7 @@ class RowIndex:
         self.table = table
         self.strict = strict
         self._kernel = table.kernel
+        self._traits = kernel_traits(table.kernel)
         self._latency = table.exact_latency.numbers
         with collector_at_rest():
             self._specs = _cut(table.logical_inputs, input_count)
@@ -106,14 +105,13 @@ class RowIndex:
 
     def _repeat(self, match: RowMatch, best: RowMatch) -> bool:
         """Whether a row measured what the best one did: products of either orientation, in one storage format."""
-        if self._kernel not in MATMUL_KERNELS:
+        if not self._traits.product:
             return match.rule.rank is best.rule.rank
         return self._tiles(match.row) == self._tiles(best.row)
 
     def _tiles(self, row: int) -> tuple[bool, ...]:
         """Which inputs of a product are stored in tiles; whole ones come first."""
-        product = self._kernel in MATMUL_KERNELS
-        return tuple([spec.format != "ND" for spec in self._specs[row]]) if product else ()
+        return tuple([spec.format != "ND" for spec in self._specs[row]]) if self._traits.product else ()
 
     def _nearest(self, forms: tuple[tuple[TensorSpec, ...], ...], accept: Accept | None) -> RowMatch | None:
         best: RowMatch | None = None
@@ -230,15 +228,15 @@ class RowIndex:
 
     def _rounded(self, shape: Shape, position: int) -> Shape:
         rounded = tuple([-(-dim // _BLOCK) for dim in shape])
-        is_weight = position >= 1 and self._kernel in MATMUL_KERNELS and len(shape) == 2
+        is_weight = position >= 1 and self._traits.product and len(shape) == 2
         return tuple(sorted(rounded)) if is_weight else rounded
 
     def _target_shapes(self, shape: Shape) -> list[Shape]:
         shapes = _row_shapes(shape)
         for form in tuple(shapes):
-            if len(form) == 3 and self._kernel in FLATTEN_KERNELS:
+            if len(form) == 3 and self._traits.flattened:
                 shapes.append((form[0] * form[1], form[2]))
-            if len(form) == 3 and self._kernel in MERGE_KERNELS:
+            if len(form) == 3 and self._traits.merged:
                 shapes.append((form[0], form[1] * form[2]))
         return shapes
 

@@ -15,6 +15,7 @@ from tensor_cast.operators.tensor import Shape, TensorSpec
 from tensor_cast.performance_model.profiling_database.data_source import Miss, MissReason
 from tensor_cast.performance_model.profiling_database.evidence import RegimeKey
 from tensor_cast.performance_model.profiling_database.exact.context import ExactContext, dtypes_lacking
+from tensor_cast.performance_model.profiling_database.mapping.kernel_traits import kernel_traits
 from tensor_cast.performance_model.profiling_database.mapping.op_mapping import KernelPolicy, OperatorEntry
 from tensor_cast.performance_model.profiling_database.paths.moving import (
     at_role,
@@ -28,7 +29,6 @@ from tensor_cast.performance_model.profiling_database.tables.kernel_table import
 
 __all__ = ["DynamicQuantPath", "scale_mode"]
 
-_BLOCK_KERNEL: Final = "DynamicBlockQuant"
 _HINTS: Final[Mapping[str, str]] = {
     "input_shape_empty": "a scalar has no rows",
     "compute_scale_outputs_lt_2": "give the quantised tensor and its scale",
@@ -42,12 +42,12 @@ def scale_mode(kernel: str, shape: Shape, m: int, k: int) -> ScaleMode | None:
     """How one auxiliary output is spread: `(mode, block size)`; None where no rule names it.
 
     0-d is per_tensor; M values are per_token (which wins when M = K), K values per_channel; a vector of at most K
-    values of DynamicBlockQuant is per_block with ceil(K / values).
+    values, of a kernel that scales blocks, is per_block with ceil(K / values).
     """
     if not shape:
         return ("per_tensor", None)
     size = math.prod(shape)
-    if kernel == _BLOCK_KERNEL:
+    if kernel_traits(kernel).scale_blocks:
         return ("per_block", -(-k // size)) if len(shape) == 1 and size <= k else None
     if size == m:
         return ("per_token", None)

@@ -14,6 +14,7 @@ from tensor_cast.performance_model.profiling_database.exact.context import Exact
 from tensor_cast.performance_model.profiling_database.exact.low_precision import spellings
 from tensor_cast.performance_model.profiling_database.exact.matching import dtype_key
 from tensor_cast.performance_model.profiling_database.interpolation_index import CandidateGroup
+from tensor_cast.performance_model.profiling_database.mapping.kernel_traits import kernel_traits
 from tensor_cast.performance_model.profiling_database.mapping.op_mapping import KernelPolicy, OperatorEntry
 from tensor_cast.performance_model.profiling_database.paths.moving import (
     immovable,
@@ -33,7 +34,6 @@ from tensor_cast.performance_model.profiling_database.tables.shapes import strip
 
 __all__ = ["MATMUL_AXIS_GROUPS", "PRODUCT_AXES", "MatmulPath", "MatrixProduct", "matrix_product", "nd_first"]
 
-BATCHED_KERNELS: Final = frozenset({"BatchMatMulV2", "BatchMatMulNd", "TransposeBatchMatMul", "QuantBatchMatmulV3"})
 PRODUCT_AXES: Final = frozenset({"M", "K", "N"})
 MATMUL_AXIS_GROUPS: Final = (("M",), ("K",), ("N",), ("M", "K"), ("M", "N"), ("K", "N"), ("M", "K", "N"))
 
@@ -52,12 +52,12 @@ class MatrixProduct:
         return {"M": float(self.m), "K": float(self.k), "N": float(self.n)}
 
 
-def matrix_product(kernel: str, left: Shape, right: Shape) -> MatrixProduct | None:
+def matrix_product(left: Shape, right: Shape, *, batched: bool) -> MatrixProduct | None:
     """The product of two shapes, the right one as `(K, N)` or `(N, K)`; None where they do not multiply.
 
-    Kernels without a batch drop a leading 1 at rank >= 3 only, so that `(1, K)` stays one row.
+    Kernels that are not `batched` drop a leading 1 at rank >= 3 only, so that `(1, K)` stays one row.
     """
-    if kernel not in BATCHED_KERNELS:
+    if not batched:
         left, right = strip_leading_one(left, 3), strip_leading_one(right, 3)
     if len(left) < 2 or len(right) < 2:
         return None
@@ -106,7 +106,7 @@ class MatmulPath(OperatorPath):
     def moved(self, leaf: LeafOp, axes: Mapping[str, int], entry: OperatorEntry) -> LeafOp:
         places = tensor_places(leaf)[:2]
         shapes = [leaf.inputs[place].shape for place in places]
-        product = matrix_product("MatMulV2", *shapes) if len(shapes) == 2 else None
+        product = matrix_product(*shapes, batched=False) if len(shapes) == 2 else None
         if product is None or not axes.keys() <= PRODUCT_AXES:
             raise immovable(leaf, axes, () if product is None else product.axes)
         m, k, n = axes.get("M", product.m), axes.get("K", product.k), axes.get("N", product.n)
@@ -144,7 +144,7 @@ class MatmulPath(OperatorPath):
     def _product(kernel: str, tensors: tuple[TensorSpec, ...] | None) -> MatrixProduct | None:
         if tensors is None or len(tensors) < 2:
             return None
-        return matrix_product(kernel, tensors[0].shape, tensors[1].shape)
+        return matrix_product(tensors[0].shape, tensors[1].shape, batched=kernel_traits(kernel).batched)
 
     def many(self, table: TensorTable, rows: Sequence[int], entry: OperatorEntry, view: str) -> list[AlikeRows]:
         from tensor_cast.performance_model.profiling_database.paths.product_places import product_places

@@ -17,6 +17,7 @@ from tensor_cast.performance_model.profiling_database.evidence import RegimeKey
 from tensor_cast.performance_model.profiling_database.exact.context import ExactContext, dtypes_lacking
 from tensor_cast.performance_model.profiling_database.exact.low_precision import contradicts
 from tensor_cast.performance_model.profiling_database.interpolation_index import CandidateGroup
+from tensor_cast.performance_model.profiling_database.mapping.kernel_traits import kernel_traits
 from tensor_cast.performance_model.profiling_database.mapping.op_mapping import KernelPolicy, OperatorEntry
 from tensor_cast.performance_model.profiling_database.paths.matmul import (
     MATMUL_AXIS_GROUPS,
@@ -76,7 +77,7 @@ class QuantizedMatmulPath(OperatorPath):
         product = None
         if len(places) == 2 and leaf.inputs[places[1]].rank >= 2:
             left, right = (leaf.inputs[place].shape for place in places)
-            product = matrix_product("QuantBatchMatmulV3", left, (*right[:-2], packed * right[-2], right[-1]))
+            product = matrix_product(left, (*right[:-2], packed * right[-2], right[-1]), batched=True)
         if product is None or not axes.keys() <= PRODUCT_AXES:
             raise immovable(leaf, axes, () if product is None else product.axes)
         m, k, n = axes.get("M", product.m), axes.get("K", product.k), axes.get("N", product.n)
@@ -162,7 +163,7 @@ def _place(
         if whole is None:
             return None
         tensors = (tensors[0], replace(tensors[1], shape=whole), *tensors[2:])
-    product = matrix_product(kernel, tensors[0].shape, tensors[1].shape)
+    product = matrix_product(tensors[0].shape, tensors[1].shape, batched=kernel_traits(kernel).batched)
     if product is None:
         return None
     regime: RegimeKey = (
