@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from serq.compiler import compile as compile_program
 from serq.errors import RunError, SerqError
 from serq.runner import run
+from serq.sim.selection import Selection
 
 CORPUS = Path(__file__).resolve().parents[2] / "shared" / "conformance" / "serq"
 LOOSE = {"itl_p50": 0.01, "itl_p99": 0.01}
@@ -140,15 +142,15 @@ def _gauges(found: list[str], expected: Any, got: Any) -> None:
         _compare(found, f"gauges.{name}", row, other)
 
 
-def _iterations(found: list[str], expected: list[Any], got: Any) -> None:
+def _iterations(found: list[str], expected: list[Any], got: Sequence[Selection]) -> None:
     """The first divergent iteration only."""
     for i, (start, grants) in enumerate(expected):
         if i >= len(got):
             found.append(f"iteration {i}: expected {grants} at {start}, but the run made {len(got)}")
             return
-        time, _, mine = got[i]
-        if abs(time - start) > 6e-5 or [list(grant) for grant in mine] != grants:
-            found.append(f"iteration {i}: expected {grants} at {start}, got {[list(g) for g in mine]} at {time:.4f}")
+        time, mine = got[i].time, [[one.request, one.turn, one.phase[0], one.tokens] for one in got[i].requests]
+        if abs(time - start) > 6e-5 or mine != grants:
+            found.append(f"iteration {i}: expected {grants} at {start}, got {mine} at {time:.4f}")
             return
     if len(got) > len(expected):
         found.append(f"iterations: expected {len(expected)}, got {len(got)}")

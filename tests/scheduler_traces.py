@@ -111,9 +111,9 @@ def run_program(case: Case, template: str, folder: Path, workload: str | None = 
 def observed_steps(case: Case, report: Report) -> list[Step]:
     names = [row["id"] for row in case["in"]["arrivals"]]
     chosen: dict[float, tuple[tuple[str, str, int], ...]] = {}
-    for start, _, grants in report.iterations:
-        assert start == int(start), f"an iteration starts at {start}, which is no step"
-        chosen[start] = tuple((names[serial], kind, int(tokens)) for serial, _, kind, tokens in grants)
+    for one in report.iterations:
+        assert one.time == int(one.time), f"an iteration starts at {one.time}, which is no step"
+        chosen[one.time] = tuple((names[got.request], got.phase[0], int(got.tokens)) for got in one.requests)
     last = max([len(case["out"]["trace"]) - 1, *map(int, chosen)])
     block = case["in"]["block_size"]
     seats, units = report.gauges["seats_taken"], report.gauges["units_taken"]

@@ -9,8 +9,9 @@ if TYPE_CHECKING:
     from serq.errors import RunError, SerqError
     from serq.report.report import Report
     from serq.runner import run
+    from serq.sim.selection import SelectedRequest, Selection
 
-__all__ = ["Report", "RunError", "SerqError", "__version__", "compile", "run"]
+__all__ = ["Report", "RunError", "SelectedRequest", "Selection", "SerqError", "__version__", "compile", "run"]
 
 __version__ = "0.1.0"
 
@@ -19,6 +20,8 @@ _HOME = {
     "Report": "serq.report.report",
     "run": "serq.runner",
     "RunError": "serq.errors",
+    "SelectedRequest": "serq.sim.selection",
+    "Selection": "serq.sim.selection",
     "SerqError": "serq.errors",
 }
 

@@ -83,7 +83,9 @@ def test_dump_writes_samples_gauges_and_iterations(castq: Any, desk: Any, tmp_pa
         "4.0,1.0",
         "6.0,0.0",
     ]
-    assert (out / "iterations.csv").read_text().splitlines() == ["start,engine,session,turn,kind,tokens"]
+    assert (out / "iterations.csv").read_text().splitlines() == [
+        "start,engine,session,turn,kind,tokens,context,blocks,step"
+    ]
     again = castq("run", desk, "--dump", str(out))
     assert (again.code, again.out) == (2, ""), "noticed before the run"
     assert "exists" in again.err, "earlier results are not overwritten"

@@ -87,13 +87,15 @@ def simulated(source: str, **options: Any) -> Report:
 def test_tokens_and_memory_are_conserved(case: Any, cost: Any) -> None:
     report = simulated(case.source(cost), iterations=True)
     given_tokens: dict[int, int] = {}
-    for (start, _, grants), following in pairwise([*report.iterations, (float("inf"), "", ())]):
-        assert start < following[0]
-        assert sum(tokens for *_, tokens in grants) <= case.budget
-        assert len({session for session, *_ in grants}) == len(grants) <= case.seats
-        for session, _, kind, tokens in grants:
-            assert 1 <= tokens <= (case.chunk if kind == "p" else 1)
-            given_tokens[session] = given_tokens.get(session, 0) + int(tokens)
+    starts = [one.time for one in report.iterations]
+    assert all(one < following for one, following in pairwise(starts))
+    assert [one.step for one in report.iterations] == list(range(len(starts)))
+    for one in report.iterations:
+        assert one.tokens <= case.budget
+        assert len({got.request for got in one.requests}) == len(one.requests) <= case.seats
+        for got in one.requests:
+            assert 1 <= got.tokens <= (case.chunk if got.phase == "prefill" else 1)
+            given_tokens[got.request] = given_tokens.get(got.request, 0) + int(got.tokens)
     for value in report.gauges["used_units"].values:
         assert 0 <= value <= case.blocks * case.block
     kv = report.pool("kv")
@@ -115,10 +117,9 @@ def test_padding_makes_no_progress(case: Any, rows: Any) -> None:
     plain, wide = (
         simulated(case.source(cost), iterations=True) for cost in ("0.5 + decoders / 8", f"0.5 + ({padded}) / 8")
     )
-    assert [grants for *_, grants in plain.iterations] == [grants for *_, grants in wide.iterations]
-    assert wide.end >= 0
+    assert [one.requests for one in plain.iterations] == [one.requests for one in wide.iterations]
     for one, two in zip(plain.iterations, wide.iterations, strict=True):
-        assert one[0] <= two[0] + 1e-9
+        assert one.time <= two.time + 1e-9
 
 
 @settings(max_examples=80, deadline=None)

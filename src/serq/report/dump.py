@@ -10,10 +10,11 @@ from serq import ir
 from serq.errors import SerqError
 from serq.report.report import Report
 
-__all__ = ["DumpTable", "dump_names", "dump_tables"]
+__all__ = ["ITERATION_COLUMNS", "DumpTable", "dump_names", "dump_tables"]
 
 _LONGEST: Final = 200
 _ITERATIONS: Final = "iterations"
+ITERATION_COLUMNS: Final = ("start", "engine", "session", "turn", "kind", "tokens", "context", "blocks", "step")
 _OBSERVED, _CLIENT, _GAUGES = "", "client/", "gauge/"
 
 
@@ -52,8 +53,15 @@ def dump_tables(report: Report) -> Iterator[DumpTable]:
     files = _files(report.gauges, "gauge", _GAUGES)
     for name, gauge in report.gauges.items():
         yield DumpTable(files[name], ("time", "value"), zip(gauge.times, gauge.values, strict=True))
-    tokens = ((time, name, *grant) for time, name, grants in report.iterations for grant in grants)
-    yield DumpTable(f"{_ITERATIONS}.csv", ("start", "engine", "session", "turn", "kind", "tokens"), tokens)
+    yield DumpTable(f"{_ITERATIONS}.csv", ITERATION_COLUMNS, _iterations(report))
+
+
+def _iterations(report: Report) -> Iterator[tuple[object, ...]]:
+    """A row for each request of each iteration; what is not known is left empty."""
+    for step in report.iterations:
+        for one in step.requests:
+            known = ("" if value is None else value for value in (one.context, one.blocks))
+            yield (step.time, step.engine, one.request, one.turn, one.phase, one.tokens, *known, step.step)
 
 
 def _files(names: Iterable[str], what: str, folder: str, taken: Iterable[str] = ()) -> dict[str, str]:

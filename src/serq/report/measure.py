@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from serq import ir
@@ -10,6 +11,7 @@ from serq.report.report import Report
 from serq.report.rows import ClaimRow, GaugeRow, ObserveRow, OverCap, PoolRow, Rows, StageRow
 from serq.sim.gauges import GaugeSeries
 from serq.sim.samples import SampleList
+from serq.sim.selection import Selection
 
 if TYPE_CHECKING:
     from serq.sim.kernel import Kernel
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["build_report"]
 
 
-def build_report(kernel: Kernel, end: float, *, partial: bool = False) -> Report:
+def build_report(kernel: Kernel, end: float, *, partial: bool = False, selections: Sequence[Selection] = ()) -> Report:
     """The figures of a run that has ended at `end`."""
     program = kernel.program
     start = program.warmup if end > program.warmup else 0.0
@@ -41,7 +43,7 @@ def build_report(kernel: Kernel, end: float, *, partial: bool = False) -> Report
         stages=tuple(_stage_row(stage, start, end) for stage in kernel.stages),
         pools=tuple(_pool_row(pool, start, end) for pool in kernel.pools),
         partial=partial,
-        iterations=tuple((time, name, tuple(grants)) for time, name, grants in kernel.claims.iterations or ()),
+        iterations=tuple(selections),
     )
 
 

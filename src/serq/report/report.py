@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 from serq.errors import unknown_name
 from serq.report.rows import ClaimRow, GaugeRow, ObserveRow, PoolRow, Rows, StageRow
 from serq.report.verdict import Verdict, judge
+from serq.sim.selection import Selection
 
 __all__ = ["TIME_UNIT", "Report"]
 
@@ -39,7 +40,7 @@ class Report:
     stages: tuple[StageRow, ...]
     pools: tuple[PoolRow, ...]
     partial: bool = False
-    iterations: tuple[tuple[float, str, tuple[tuple[int, int, str, float], ...]], ...] = ()
+    iterations: tuple[Selection, ...] = ()
 
     def stage(self, name: str) -> StageRow:
         """The first stage of that name; raises `UnknownNameError`, with the nearest, where there is none."""

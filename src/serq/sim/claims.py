@@ -1,4 +1,4 @@
-"""What is read at the start of every iteration: claims, and the list of iterations on request."""
+"""What is read at the start of every iteration: claims."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ class Claims:
         self.checked, self.failures = [0] * n, [0] * n
         self.first: list[float | None] = [None] * n
         self.scope: list[int | None] = [None] * n
-        self.iterations: list[tuple[float, str, list[tuple[int, int, str, float]]]] | None = None
 
     def compile(self) -> None:
         kernel = self._kernel
@@ -48,12 +47,3 @@ class Claims:
             telling = failed if claim.kind == "every_iteration" else not failed
             if telling and self.first[i] is None:
                 self.first[i] = self._kernel.ctx.now
-
-    def note_iteration(self, engine: EngineStage) -> None:
-        if self.iterations is not None and engine.running is not None:
-            grants = [
-                (job.session.serial, job.session.turn_no, "d" if job.mode == "decode" else "p", job.granted)
-                for job in engine.running
-                if job.session is not None
-            ]
-            self.iterations.append((self._kernel.ctx.now, engine.name, grants))

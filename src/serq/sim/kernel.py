@@ -26,6 +26,7 @@ from serq.sim.pools import PoolState
 from serq.sim.population import Population, Rows
 from serq.sim.rng import Rng
 from serq.sim.samples import SampleList, Totals
+from serq.sim.selection import Observer
 from serq.sim.sessions import Session, StatementCompiler
 from serq.sim.stages import DelayStage, FifoStage, FlowFabric, FlowStage, PsStage, StageState
 
@@ -74,6 +75,7 @@ class Kernel:
         self.population = Population(self, trace, keep=keep)
         self.holds, self.growth, self.leases = Holds(self), Growth(self), Leases(self)
         self.claims = Claims(self)
+        self.observer: Observer | None = None
         self._build()
 
     def _build(self) -> None:

@@ -20,6 +20,7 @@ from serq import ir
 from serq.errors import RunError
 from serq.ir.fold import parts
 from serq.sim.engine.leap import Leap, adds_and_multiplies, leapable, worth_a_leap
+from serq.sim.selection import Batch
 
 if TYPE_CHECKING:
     from serq.sim.engine.stage import EngineStage
@@ -46,8 +47,7 @@ class DecodeRuns:
         observed = [gauge.value for gauge in program.gauges]
         self.possible = all(_steady(expr) for expr in observed)
         kernel.moving_gauges = not all(_steady(expr, moving=True) for expr in observed)
-        recorded = kernel.claims.iterations is not None
-        self._plain = {i: not recorded and leapable(program, i) for i in range(len(program.stages))}
+        self._plain = {i: leapable(program, i) for i in range(len(program.stages))}
         self._arithmetic = {
             i for i, stage in enumerate(program.stages) if stage.step and adds_and_multiplies(stage.step.cost)
         }
@@ -96,6 +96,7 @@ class _Ahead:
         self._plain = plain
         self._jobs: list[Job] = list(engine.jobs)
         self._due: dict[int, list[Job]] = {}
+        self._starts: list[float] = []
 
     def take(self, most: float, end: float, until: float, *, arithmetic: bool) -> None:
         """End at most `most` iterations, each before `until`; the one then running ends as an event."""
@@ -103,18 +104,23 @@ class _Ahead:
         heap = kernel.heap
         engine.words.decodes(self._jobs)
         ends, last, then = 0, 0.0, end
+        batch = None if kernel.observer is None or not self._plain else Batch.of(engine)
         if self._plain:
             duration = engine.duration()
             limit = min(most, (until - end) / duration + 2)
             if worth_a_leap(engine, limit):
                 leap = Leap(kernel, engine, self._jobs, evict=self._evict, arithmetic=arithmetic)
                 ends, last, then = leap.take(int(limit), end, until)
+                self._starts = leap.starts
             if not ends:
                 ends, last, then = self._alike(limit, duration, end, until)
         else:
             ends, last, then = self._one_by_one(most, end, until)
         if not ends:
             return
+        if batch is not None and kernel.observer is not None:
+            for selection in batch.selections(engine.name, self._starts):
+                kernel.observer(selection)
         self._advance(ends, last)
         item = heap[0]
         heapreplace(heap, (then, item[1], kernel.next_sequence(), item[3], item[4]))
@@ -127,7 +133,7 @@ class _Ahead:
         The cost depends on the batch alone, so it is evaluated anew only where the memory in use has grown.
         """
         engine, figures, n = self._engine, self._engine.figures, len(self._jobs)
-        warmup, memory = self._kernel.program.warmup, engine.words.memory
+        warmup, memory, noted = self._kernel.program.warmup, engine.words.memory, self._kernel.observer is not None
         due, ends, last, gap, gaps = self._dues(most), 0, 0.0, 0.0, 0
         while ends < most and end < until:
             before = duration
@@ -147,6 +153,8 @@ class _Ahead:
                 gap = before
                 gaps += n
             figures.count(end, n, duration)
+            if noted:
+                self._starts.append(end)
             last = end
             end += duration
             ends += 1

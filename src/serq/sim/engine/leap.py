@@ -5,7 +5,7 @@ the units in use, the cost and the end of every iteration up to the next event a
 takes a few numpy operations per job and O(N) arithmetic, instead of N evaluations.
 
 `ahead` decides when a run of iterations is alike; a leap also needs a cost that reads nothing but the batch, no
-claim and no record of iterations, and a cache whose eviction is by age.
+claim, and a cache whose eviction is by age.
 """
 
 from __future__ import annotations
@@ -71,6 +71,7 @@ class Leap:
         self._evict = evict
         self._growing = [job for job in jobs if job.frame is not None]
         self._arithmetic = arithmetic
+        self.starts: list[float] = []
 
     def take(self, most: int, end: float, until: float) -> tuple[int, float, float]:
         """How many iterations ended, when the last of them did, and when the one then running will end."""
@@ -94,6 +95,8 @@ class Leap:
         self._count(durations[:count], ends[: count + 1])
         if pool is not None:
             self._use(pool, grown[:count], ends[:count])
+        if self._kernel.observer is not None:
+            self.starts = ends[:count].tolist()
         return count, float(ends[count - 1]), float(ends[count])
 
     def _durations(self, grown: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -12,6 +12,7 @@ from serq.ir.arithmetic import total
 from serq.sim.engine.figures import EngineFigures
 from serq.sim.engine.words import EngineWords
 from serq.sim.expr import Function
+from serq.sim.selection import selection_of
 from serq.sim.stages import Job, StageState
 
 if TYPE_CHECKING:
@@ -314,7 +315,7 @@ class EngineStage(StageState):
         duration = self.duration()
         self.idle_with_work = False
         self.running, self.grants = self.grants, []
-        self._count_iteration(duration)
+        self._count_iteration(duration, 0)
         self.figures.begun(ctx.now, ctx.decoders, ctx.prefilled)
         self.formed_after = kernel.events
         kernel.schedule(ctx.now + duration, self.finished, self)
@@ -325,7 +326,7 @@ class EngineStage(StageState):
         ctx.now = now
         ctx.served, ctx.demand = self.served + (ended + 1) * decodes, float(decodes)
         duration = self.duration()
-        self._count_iteration(duration)
+        self._count_iteration(duration, ended + 1)
         return duration
 
     def duration(self) -> float:
@@ -338,10 +339,12 @@ class EngineStage(StageState):
             raise RunError("run-cost", f"an iteration of {self.name} at {ctx.now:g} would last {duration:g}")
         return duration
 
-    def _count_iteration(self, duration: float) -> None:
+    def _count_iteration(self, duration: float, ahead: int) -> None:
+        """Note an iteration that begins `ahead` iterations after the positions of its jobs were written down."""
         kernel, ctx = self.kernel, self.kernel.ctx
         kernel.claims.check(self)
-        kernel.claims.note_iteration(self)
+        if kernel.observer is not None:
+            kernel.observer(selection_of(self, ctx.now, ahead))
         self.figures.count(ctx.now, ctx.decoders, duration)
 
     def finished(self, _: EngineStage) -> None:
