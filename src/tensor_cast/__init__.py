@@ -40,7 +40,7 @@ _HOME = {
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module 'tensor_cast' has no attribute {name!r}")
     from importlib import import_module

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 __all__ = ["DemoReport", "write_demo_database"]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from tensor_cast.demo import writer

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from tensor_cast.demo import (
     cache,
@@ -65,7 +65,7 @@ class DemoReport:
     def total_rows(self) -> int:
         return sum(sum(db.rows.values()) for db in self.databases) + sum(self.communication_rows.values())
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return {
             "root": str(self.root),
             "provenance": provenance_line(self.seed),

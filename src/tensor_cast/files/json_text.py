@@ -59,7 +59,7 @@ def _constant(name: str) -> float:
     raise JsonError(f"{name} is no JSON number")
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
@@ -72,7 +72,7 @@ def _cut(text: str) -> str:
     return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}... ({len(text)} characters)"
 
 
-def _check(document: Any) -> None:
+def _check(document: object) -> None:
     """Refuse text that is none, and nesting that a recursive reader would not survive."""
     level = [document]
     for _ in range(_MOST_NESTED + 1):

@@ -83,7 +83,7 @@ def _is_decimal(text: str) -> bool:
     return parse_real(text) is not None and not (len(bare) > 1 and bare[0] == "0" and bare.isdecimal())
 
 
-def _compose(text: str) -> Any:
+def _compose(text: str) -> object:
     """The document as nodes.  The fast parser has other words for an error, so what it refuses is parsed again."""
     import yaml
 
@@ -121,7 +121,7 @@ class _Builder:
         return self._scalar(node, line)
 
     def _mapping(self, node: Any, keys: tuple[object, ...]) -> dict[object, Any]:
-        result: dict[object, Any] = {}
+        result: dict[object, object] = {}
         for key_node, value_node in node.value:
             line = key_node.start_mark.line + 1
             key = self.build(key_node, (*keys, "?"))

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import index
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from tensor_cast.dtypes import canonical_dtype, operand_dtype
 from tensor_cast.errors import CastqError, InvalidValueError
@@ -185,7 +185,7 @@ def _items(value: object, where: str) -> tuple[object, ...]:
     return tuple(value)
 
 
-def _as_spec(item: Any, where: str) -> TensorSpec:
+def _as_spec(item: object, where: str) -> TensorSpec:
     if isinstance(item, TensorSpec):
         return item
     if not isinstance(item, list | tuple) or len(item) not in (2, 3):

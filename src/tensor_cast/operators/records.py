@@ -29,9 +29,9 @@ class OperatorRecord(Protocol):
     @property
     def func(self) -> object: ...
     @property
-    def args(self) -> tuple[Any, ...]: ...
+    def args(self) -> tuple[object, ...]: ...
     @property
-    def kwargs(self) -> Mapping[str, Any]: ...
+    def kwargs(self) -> Mapping[str, object]: ...
     @property
     def out(self) -> object: ...
 
@@ -70,8 +70,8 @@ def leaf_from_record(record: OperatorRecord) -> LeafOp:
 
 
 def _bind(
-    arguments: tuple[Argument, ...] | None, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> list[tuple[str, Any]]:
+    arguments: tuple[Argument, ...] | None, args: tuple[object, ...], kwargs: dict[str, object]
+) -> list[tuple[str, object]]:
     if arguments is None:
         named = [(f"arg{i}" if not _has_tensor(value) else "", value) for i, value in enumerate(args)]
         return [*named, *(("" if _has_tensor(value) else key, value) for key, value in kwargs.items() if key != "out")]
@@ -93,7 +93,7 @@ def _has_tensor(value: object) -> bool:
     return _is_tensor(value) or (isinstance(value, list | tuple) and any(_is_tensor(item) for item in value))
 
 
-def _tensors(value: object) -> Iterable[Any]:
+def _tensors(value: object) -> Iterable[object]:
     if _is_tensor(value):
         yield value
     elif isinstance(value, list | tuple):
@@ -195,7 +195,7 @@ def _json_text(document: Mapping[str, Any], key: str, default: str, where: str) 
     return value
 
 
-def _json_attribute(value: Any, where: str) -> AttrValue:
+def _json_attribute(value: object, where: str) -> AttrValue:
     if isinstance(value, Mapping) and list(value) == [_FLOAT] and value[_FLOAT] in _NOT_FINITE:
         return _NOT_FINITE[value[_FLOAT]]
     items = value if isinstance(value, list) else [value]
@@ -204,14 +204,14 @@ def _json_attribute(value: Any, where: str) -> AttrValue:
     return _attribute(value)
 
 
-def _json_list(document: Mapping[str, Any], key: str) -> list[Any]:
+def _json_list(document: Mapping[str, object], key: str) -> list[object]:
     value = document.get(key, [])
     if not isinstance(value, list):
         raise InvalidValueError(f"operator JSON: field {key!r} must be a list of tensors")
     return value
 
 
-def _json_spec(item: Any, where: str) -> TensorSpec:
+def _json_spec(item: object, where: str) -> TensorSpec:
     if not isinstance(item, Mapping) or "shape" not in item or "dtype" not in item:
         raise InvalidValueError(f"operator JSON: {where} must be an object with 'shape' and 'dtype'")
     _only(item, _TENSOR_KEYS, f"{where}.")
@@ -227,7 +227,7 @@ def _json_spec(item: Any, where: str) -> TensorSpec:
         raise InvalidValueError(f"operator JSON: {where}: {error}") from None
 
 
-def _json_requests(value: Any) -> Requests | None:
+def _json_requests(value: object) -> Requests | None:
     if value is None:
         return None
     if not isinstance(value, Mapping):
@@ -247,7 +247,7 @@ def _json_requests(value: Any) -> Requests | None:
         raise InvalidValueError(f"operator JSON: requests: {error}") from None
 
 
-def leaf_to_json(leaf: LeafOp) -> dict[str, Any]:
+def leaf_to_json(leaf: LeafOp) -> dict[str, object]:
     """A JSON-able form that `leaf_from_json` reads back to an equal leaf."""
     document: dict[str, Any] = {"op": leaf.name, "inputs": [_spec_json(spec) for spec in leaf.inputs]}
     if leaf.outputs:
@@ -274,8 +274,8 @@ def _attribute_json(value: AttrValue) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _spec_json(spec: TensorSpec) -> dict[str, Any]:
-    document: dict[str, Any] = {"shape": list(spec.shape), "dtype": spec.dtype}
+def _spec_json(spec: TensorSpec) -> dict[str, object]:
+    document: dict[str, object] = {"shape": list(spec.shape), "dtype": spec.dtype}
     if spec.format != "ND":
         document["format"] = spec.format
     if spec.role:

@@ -68,9 +68,9 @@ class LeafTime:
         parts = [f"{self.leaf.name} {_shapes(self.leaf)} {time}", str(self.source), self.kernel, self.reason]
         return "; ".join(part for part in parts if part)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """The same facts as plain JSON values."""
-        document: dict[str, Any] = {
+        document: dict[str, object] = {
             "operator": self.leaf.name,
             "call": self.leaf.source,
             "source": str(self.source),

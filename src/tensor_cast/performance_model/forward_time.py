@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from tensor_cast.performance_model.base import (
     LeafTime,
@@ -87,7 +86,7 @@ class ForwardTime:
         line += f"; confidence {self.confidence:.2f}" + ("; SYNTHETIC data" if self.synthetic else "")
         return "\n".join([line, *(f"  {count} x {part}" for part, count in self.misses)])
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """The same facts as plain JSON values."""
         return {
             "latency_us": self.latency_us if self.microseconds or self.complete else None,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 from tensor_cast.operators.composites.indexer_leaves import indexer_leaves
 from tensor_cast.operators.composites.latent_leaves import (
@@ -53,7 +53,7 @@ class NotDecomposable:
     def __str__(self) -> str:
         return f"{self.operator} cannot be decomposed: {', '.join(self.missing)} needed"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """The same facts as plain JSON values."""
         return {"operator": self.operator, "missing": list(self.missing)}
 

@@ -113,7 +113,7 @@ class QueryResult:
         """What the answer rests on, typed; None for sums, and for results that came through `pickle` or by hand."""
         return None if self._basis is None else self._basis.evidence()
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         if name not in ("details", "shape_match_info"):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         basis = object.__getattribute__(self, "_basis")
@@ -121,7 +121,7 @@ class QueryResult:
         object.__setattr__(self, name, value)
         return value
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         values = (self.latency_us, self.confidence, self.source, self.details, self.shape_match_info)
         return type(self), (*values, self.sub_kernel_shapes)
 
@@ -173,9 +173,9 @@ class QueryResult:
             parts.append("SYNTHETIC data")
         return "; ".join(parts)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """The same facts as plain JSON values."""
-        document: dict[str, Any] = {
+        document: dict[str, object] = {
             "latency_us": self.latency_us,
             "confidence": self.confidence,
             "source": str(self.source),
@@ -188,12 +188,12 @@ class QueryResult:
         return document
 
 
-def _spread(row: Mapping[str, Any]) -> str:
+def _spread(row: Mapping[str, object]) -> str:
     """`2 of 186.48..415.45`: how many repeats were merged, and between which latencies."""
     return f"{row['duplicate_count']} of {row['duplicate_latency_min_us']:g}..{row['duplicate_latency_max_us']:g} us"
 
 
-def _row_names(rows: Iterable[Mapping[str, Any]]) -> str:
+def _row_names(rows: Iterable[Mapping[str, object]]) -> str:
     """`file:row,row` for each file."""
     by_file: dict[str, list[str]] = {}
     for row in rows:
@@ -258,9 +258,9 @@ class Miss:
             parts.append(f"partial sum {self.partial.latency_us:.6g} us")
         return parts
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """The same facts as plain JSON values."""
-        document: dict[str, Any] = {
+        document: dict[str, object] = {
             "latency_us": None,
             "reason": str(self.reason),
             "code": self.code,

@@ -164,7 +164,7 @@ def row_ref(table: TensorTable | ColumnTable, row: int) -> RowRef:
 
 def miss_details(kernels: Sequence[str], attempts: Sequence[KernelAttempt]) -> dict[str, Any]:
     """What a reader needs to see why nothing answered: the decisive kernel's place and range, then every attempt."""
-    details: dict[str, Any] = {
+    details: dict[str, object] = {
         "attempted_kernel_types": list(kernels),
         "attempts": [attempt.to_details() for attempt in attempts],
     }
@@ -191,7 +191,7 @@ def miss_details(kernels: Sequence[str], attempts: Sequence[KernelAttempt]) -> d
     return details
 
 
-def unknown_fact(kernel: str, target: Target, unknown: dict[str, set[Any]]) -> KernelAttempt:
+def unknown_fact(kernel: str, target: Target, unknown: dict[str, set[object]]) -> KernelAttempt:
     """A strict question that leaves open in what the rows differ."""
     name, values = next(iter(unknown.items()))
     held = ", ".join(sorted(str(value) for value in values))
@@ -207,7 +207,7 @@ def other_regime(
     extra: frozenset[str],
 ) -> KernelAttempt:
     """No row agrees: in what the nearest differ, or why none can be used."""
-    details: dict[str, Any] = {
+    details: dict[str, object] = {
         "rejected_rows": dict(index.rejected),
         "usable_points": index.usable_points,
         "nearest_regime_differs_in": index.nearest_mismatch(target.regime, extra, required),
@@ -234,7 +234,7 @@ def kernel_failure(
     table, groups = agreeing.table, agreeing.groups
     last = next((one for one in failed if any(attempt is deciding for attempt in one.attempts)), None)
     seen = agreeing.target if last is None else last.target
-    details: dict[str, Any] = {
+    details: dict[str, object] = {
         "rejected_rows": dict(index.rejected),
         "axis_attempts": [attempt.to_details() for one in failed for attempt in one.attempts],
     }
@@ -252,7 +252,7 @@ def kernel_failure(
 
 def kernels_that_ran(
     table: TensorTable | ColumnTable, groups: Sequence[CandidateGroup], target: Target, deciding: Attempt | None
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """The kernels between which a question is open, with what settles it; nothing where that is not the reason."""
     if deciding is None or deciding.reason not in _OPEN or not isinstance(table, ColumnTable):
         return {}
@@ -298,14 +298,14 @@ def _variants_at(group: CandidateGroup, at: Mapping[str, float]) -> set[int]:
     return set(points.variants[chosen].tolist())
 
 
-def _measured(target: Target, deciding: Attempt | None) -> dict[str, Any]:
+def _measured(target: Target, deciding: Attempt | None) -> dict[str, object]:
     """The measured range of the axes that the question left, or of all that were tried where it left none."""
     if deciding is None or not deciding.measured:
         return {}
     spans = dict(zip(deciding.axes, deciding.measured, strict=True))
     left = {axis: span for axis, span in spans.items() if not span[0] <= target.axes[axis] <= span[1]}
     shown = {axis: tuple(_asked(target, axis, end) for end in span) for axis, span in (left or spans).items()}
-    found: dict[str, Any] = {"measured_range": shown}
+    found: dict[str, object] = {"measured_range": shown}
     if left:
         found["outside_axes"] = list(left)
     if deciding.levels and len(deciding.levels) <= _MANY_ROWS:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from tensor_cast.devices import DeviceProfile
 from tensor_cast.dtypes import ASCEND_NAMES
@@ -37,9 +37,9 @@ class SubKernelSpec:
 
     kernel_type: str
     input_shapes: Sequence[Sequence[int]]
-    dtype: Any
+    dtype: object
     query_mode: str = "compute"
-    attention_params: Mapping[str, Any] | None = None
+    attention_params: Mapping[str, object] | None = None
     tc_input_count: int | None = None
     alternate_kernel_types: Sequence[str] | None = None
     is_attention: bool = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tensor_cast.operators.leaf import LeafOp
 from tensor_cast.performance_model.profiling_database.candidates import build_index
@@ -306,10 +306,10 @@ class InterpolationEngine:
             self._notes(question, reading, found),
         )
 
-    def _notes(self, question: Question, reading: _Reading, found: Found) -> dict[str, Any]:
+    def _notes(self, question: Question, reading: _Reading, found: Found) -> dict[str, object]:
         """What this kernel, path and mapping state of an answer."""
         entry, target, label = question.entry, reading.target, reading.pick.label
-        notes: dict[str, Any] = {
+        notes: dict[str, object] = {
             "confidence": CONFIDENCE[found.dim],
             "fallback_from": question.fallback_from,
             "query_mode": entry.query_mode,
@@ -443,9 +443,9 @@ def _miss(question: Question, attempts: list[KernelAttempt], exact_match: str) -
     return Miss(decisive.reason, subject, details)
 
 
-def _named_policy(policy: KernelPolicy, found: Found) -> dict[str, Any]:
+def _named_policy(policy: KernelPolicy, found: Found) -> dict[str, object]:
     """Departures from the default method that shaped this answer."""
-    named: dict[str, Any] = {}
+    named: dict[str, object] = {}
     if found.dim and policy.axis_order != "listed":
         named["axis_order"] = policy.axis_order
     if found.dim > 1 and policy.method != "simplex":

@@ -89,8 +89,8 @@ class Attempt:
     note: str = ""
     levels: tuple[float, ...] = ()
 
-    def to_details(self) -> dict[str, Any]:
-        details: dict[str, Any] = {"axes": list(self.axes), "status": str(self.reason)}
+    def to_details(self) -> dict[str, object]:
+        details: dict[str, object] = {"axes": list(self.axes), "status": str(self.reason)}
         if self.candidates or self.reason is MissReason.INSUFFICIENT_FILTERED_CANDIDATES:
             details["candidate_count"] = self.candidates
         if self.measured:
@@ -143,7 +143,7 @@ class Evidence:
     attempts: tuple[Attempt, ...] = ()
     layout: str = ""
     synthetic: str | None = None
-    notes: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    notes: Mapping[str, object] = field(default_factory=dict, hash=False)
 
 
 def merged_rows(rows: Sequence[RowRef], latency_us: float | None = None) -> RowRef:
@@ -182,7 +182,7 @@ def suspect_rows(rows: Iterable[RowRef]) -> list[str]:
 
 def row_details(row: RowRef) -> dict[str, Any]:
     """A row as details name it."""
-    details: dict[str, Any] = {"file": row.file}
+    details: dict[str, object] = {"file": row.file}
     known = {"line": row.line, "row": row.row, "row_index": row.index, "message_bytes": row.message_bytes}
     details |= {name: value for name, value in known.items() if value is not None}
     details["latency_us"] = row.latency_us
@@ -197,7 +197,7 @@ def row_details(row: RowRef) -> dict[str, Any]:
     return details
 
 
-def _repeat_details(repeats: Repeats) -> dict[str, Any]:
+def _repeat_details(repeats: Repeats) -> dict[str, object]:
     return {
         "aggregation": "median",
         "duplicate_count": repeats.count,
@@ -209,9 +209,9 @@ def _repeat_details(repeats: Repeats) -> dict[str, Any]:
     }
 
 
-def evidence_details(evidence: Evidence) -> dict[str, Any]:
+def evidence_details(evidence: Evidence) -> dict[str, object]:
     """The details of an answer: plain values for JSON, keys as the RFC names them."""
-    details: dict[str, Any] = {"kernel_type": evidence.kernel, "exact_match": evidence.exact_match}
+    details: dict[str, object] = {"kernel_type": evidence.kernel, "exact_match": evidence.exact_match}
     if evidence.neighbourhood is not None:
         details |= _place_details(evidence.neighbourhood)
     details["matched_row_meta"] = [row_details(row) for row in evidence.rows]
@@ -227,9 +227,9 @@ def evidence_details(evidence: Evidence) -> dict[str, Any]:
     return details
 
 
-def _place_details(place: Neighbourhood) -> dict[str, Any]:
+def _place_details(place: Neighbourhood) -> dict[str, object]:
     axes, points = place.axes, place.coordinates
-    details: dict[str, Any] = {
+    details: dict[str, object] = {
         "method": place.method + ("_sqrt" if place.rooted else ""),
         "interpolation_dim": place.dim,
         "axes": list(axes),
@@ -253,7 +253,7 @@ def _place_details(place: Neighbourhood) -> dict[str, Any]:
     return details | (_unrooted(place) if place.rooted else {})
 
 
-def _unrooted(place: Neighbourhood) -> dict[str, Any]:
+def _unrooted(place: Neighbourhood) -> dict[str, object]:
     """Lengths as they were asked and measured."""
     at = place.axes.index("seq")
     lengths = [round(point[at] ** 2) for point in place.coordinates]

@@ -65,7 +65,7 @@ class _Cut:
     fixed: tuple[str, ...]
     others: Others
     parts: Mapping[tuple[float, ...], IntArray]
-    slices: dict[tuple[Any, ...], Slice] = field(default_factory=dict)
+    slices: dict[tuple[object, ...], Slice] = field(default_factory=dict)
 
 
 def _getter(names: tuple[str, ...]) -> Others:
@@ -82,9 +82,9 @@ class CandidateGroup:
         self.regime_key = regime_key
         self.regime = dict(regime_key)
         self.points = points
-        self._parts: dict[tuple[Any, ...], Mapping[tuple[float, ...], IntArray]] = {}
-        self._cuts: dict[tuple[Any, ...], _Cut] = {}
-        self._exact: dict[tuple[Any, ...], MergedPoints] = {}
+        self._parts: dict[tuple[object, ...], Mapping[tuple[float, ...], IntArray]] = {}
+        self._cuts: dict[tuple[object, ...], _Cut] = {}
+        self._exact: dict[tuple[object, ...], MergedPoints] = {}
         self._levels: dict[str, FloatArray] = {}
         self._lacking: dict[str, CandidateGroup] = {}
         self._lock = threading.RLock()
@@ -296,7 +296,7 @@ class CandidateGroup:
             parts = self._partition(fixed, axes, pick)
             return self._cuts.setdefault((axes, pick, names), _Cut(axes, fixed, _getter(fixed), parts))
 
-    def _prepare(self, cut: _Cut, wanted: tuple[Any, ...]) -> Slice | None:
+    def _prepare(self, cut: _Cut, wanted: tuple[object, ...]) -> Slice | None:
         with self._lock:
             if wanted in cut.slices:
                 return cut.slices[wanted]
@@ -360,7 +360,7 @@ class _Thinned(CandidateGroup):
     ) -> Mapping[tuple[float, ...], IntArray]:
         return self._whole._partition(fixed, axes, pick)
 
-    def _prepare(self, cut: _Cut, wanted: tuple[Any, ...]) -> Slice | None:
+    def _prepare(self, cut: _Cut, wanted: tuple[object, ...]) -> Slice | None:
         chosen = self._chosen(cut.parts, wanted)
         chosen = chosen[self._left[chosen]]
         if not len(chosen):
@@ -396,7 +396,7 @@ class CandidateIndex:
         self.groups = tuple(groups)
         self.rejected = dict(rejected)
         self.rows = rows
-        self._matches: dict[tuple[Any, ...], tuple[CandidateGroup, ...]] = {}
+        self._matches: dict[tuple[object, ...], tuple[CandidateGroup, ...]] = {}
 
     @property
     def usable_points(self) -> int:
@@ -422,7 +422,7 @@ class CandidateIndex:
         return found
 
     def _match(
-        self, target: Mapping[str, Any], allow_extra: frozenset[str], required: frozenset[str]
+        self, target: Mapping[str, object], allow_extra: frozenset[str], required: frozenset[str]
     ) -> tuple[CandidateGroup, ...]:
         if any(name not in target for name in required):
             return ()
@@ -437,7 +437,7 @@ class CandidateIndex:
 
     def nearest_mismatch(
         self, target: RegimeKey, allow_extra: frozenset[str] = frozenset(), required: frozenset[str] = frozenset()
-    ) -> dict[str, Any]:
+    ) -> dict[str, object]:
         """Fields of the closest groups that differ from the target: what a reader needs to see why nothing matched.
 
         Of the groups that differ in as few fields, those that differ in the fields of the first: `measured` is the
@@ -445,7 +445,7 @@ class CandidateIndex:
         `nothing` on the other where that decides.
         """
         wanted = dict(target)
-        best: dict[str, list[Any]] = {}
+        best: dict[str, list[object]] = {}
         for i, group in enumerate(self.groups):
             differs = {name: value for name, value in group.regime_key if name in wanted and wanted[name] != value}
             differs |= {name: _NOTHING for name in required if name not in group.regime}
@@ -458,7 +458,7 @@ class CandidateIndex:
         return {name: _difference(wanted.get(name, _NOTHING), values) for name, values in best.items()}
 
 
-def _difference(asked: Any, measured: list[Any]) -> dict[str, Any]:
+def _difference(asked: object, measured: list[object]) -> dict[str, object]:
     found: dict[str, Any] = {"asked": asked, "measured": measured[0]}
     values = list(dict.fromkeys(measured))
     if len(values) > 1:

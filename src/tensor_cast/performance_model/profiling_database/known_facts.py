@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from tensor_cast.operators.leaf import LeafOp
 from tensor_cast.parallel import ParallelConfig
@@ -46,7 +46,7 @@ def candidate_with_facts(candidate: Candidate, table: TensorTable, row: int, nam
     return replace(candidate, regime=_extended(candidate.regime, known)) if known else candidate
 
 
-def _extended(regime: RegimeKey, facts: dict[str, Any]) -> RegimeKey:
+def _extended(regime: RegimeKey, facts: dict[str, object]) -> RegimeKey:
     held = {name for name, _ in regime}
     if "request_values" in held:
         held |= {"phase", _LENGTHS}
@@ -55,7 +55,7 @@ def _extended(regime: RegimeKey, facts: dict[str, Any]) -> RegimeKey:
     return (*regime, *((name, regime_form(name, facts[name])) for name in sorted(facts) if name not in held))
 
 
-def open_facts(target: Target, groups: Sequence[CandidateGroup], names: frozenset[str]) -> dict[str, set[Any]]:
+def open_facts(target: Target, groups: Sequence[CandidateGroup], names: frozenset[str]) -> dict[str, set[object]]:
     """Facts that the question leaves open and in which the groups differ, with the values they hold."""
     if not names or len(groups) < 2:
         return {}

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 from tensor_cast.devices import DeviceProfile
 from tensor_cast.errors import InvalidValueError
@@ -264,7 +263,7 @@ def _no_measured_point(miss: Miss) -> Miss:
 
 def accounted_zero(entry: OperatorEntry, leaf: LeafOp) -> QueryResult:
     """The documented zero of a `zero_cost` or `accepted_miss` entry."""
-    details: dict[str, Any] = {"kernel_type": entry.kernel_type or "", "zero_cost": True}
+    details: dict[str, object] = {"kernel_type": entry.kernel_type or "", "zero_cost": True}
     rule = "zero_cost"
     if not entry.zero_cost:
         rule = "accepted_miss"

@@ -49,7 +49,7 @@ class Coded:
     """A column as codes into its distinct values; `valid` is False where the cell is empty."""
 
     codes: IntArray
-    values: tuple[Any, ...]
+    values: tuple[object, ...]
     valid: BoolArray
 
     def kept(self, keep: BoolArray) -> Coded:
@@ -65,7 +65,7 @@ class Rows:
     """
 
     axes: dict[str, FloatArray]
-    regime_keys: tuple[tuple[Any, ...], ...]
+    regime_keys: tuple[tuple[object, ...], ...]
     regime_codes: IntArray
     variants: tuple[str, ...]
     variant_codes: IntArray
@@ -222,7 +222,7 @@ class _Columns:
         return tuple(sorted(str(value) for value in self.coded(_VERSION).values if value is not None))
 
 
-def _constant(value: Any, count: int) -> Coded:
+def _constant(value: object, count: int) -> Coded:
     return Coded(np.zeros(count, dtype=np.int64), (value,), np.ones(count, dtype=bool))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -51,7 +51,7 @@ class CsvColumns:
         return Coded(codes, _typed(tuple(places)) or (None,), np.array([bool(cell) for cell in cells], dtype=bool))
 
 
-def _typed(texts: tuple[str, ...]) -> tuple[Any, ...]:
+def _typed(texts: tuple[str, ...]) -> tuple[object, ...]:
     """The distinct cells of a column as whole numbers, numbers or truths where all of them are, else as text."""
     if all(_WHOLE.fullmatch(text) for text in texts):
         return tuple(map(int, texts))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
-from typing import Any, Final
+from typing import Final
 
 from tensor_cast.errors import InvalidValueError, nearest
 from tensor_cast.operators.leaf import LeafOp
@@ -39,7 +39,7 @@ class TabulatedPath(OperatorPath):
         axes = tuple(target.axes)
         return tuple(group for size in (1, 2, 3) for group in combinations(axes, size))
 
-    def evidence(self, entry: OperatorEntry, target: Target, group: CandidateGroup) -> dict[str, Any]:
+    def evidence(self, entry: OperatorEntry, target: Target, group: CandidateGroup) -> dict[str, object]:
         return attention_details(target.axes, target.regime) if entry.facts.get("family") in _ATTENTION else {}
 
     def moved(self, leaf: LeafOp, axes: Mapping[str, int], entry: OperatorEntry) -> LeafOp:
@@ -91,7 +91,7 @@ class TabulatedPath(OperatorPath):
         return "not_a_column_table"
 
 
-def _contradicted(table: ColumnTable, facts: ColumnFacts) -> dict[str, dict[str, Any]]:
+def _contradicted(table: ColumnTable, facts: ColumnFacts) -> dict[str, dict[str, object]]:
     """Facts that hold for the whole table and that the leaf states otherwise."""
     whole: dict[str, Assumption] = {name: (value,) for name, value in table.constants.items()}
     found = {}
@@ -102,10 +102,10 @@ def _contradicted(table: ColumnTable, facts: ColumnFacts) -> dict[str, dict[str,
     return found
 
 
-def _allowed(assumption: Assumption, facts: ColumnFacts) -> tuple[Any, ...] | None:
+def _allowed(assumption: Assumption, facts: ColumnFacts) -> tuple[object, ...] | None:
     """The values an assumption allows; None where it says nothing of this leaf."""
     if isinstance(assumption, tuple):
         return assumption
     [(fact, choices)] = assumption.items()
-    allowed: tuple[Any, ...] | None = choices.get(facts.regime.get(fact))
+    allowed: tuple[object, ...] | None = choices.get(facts.regime.get(fact))
     return allowed

@@ -17,7 +17,7 @@ from tensor_cast.performance_model.profiling_database.tables.shapes import split
 
 __all__ = ["agreement", "fact_names", "integers", "leaf_facts", "parse_ep_size", "regime_form", "row_fact"]
 
-Reader = Callable[[str], Any]
+Reader = Callable[[str], object]
 _UNKNOWN: Final = ("", "-1", "nan", "none", "unknown")
 
 
@@ -57,14 +57,14 @@ def fact_names(table: TensorTable) -> tuple[str, ...]:
     return tuple(name for name, (column, _) in _READERS.items() if column in table.extra)
 
 
-def row_fact(table: TensorTable, row: int, name: str) -> Any:
+def row_fact(table: TensorTable, row: int, name: str) -> object:
     """One fact of a row, or None where it is not known."""
     column, read = _READERS[name]
     text = table.cell(row, column)
     return None if text is None else read(text)
 
 
-def leaf_facts(leaf: LeafOp, parallel: ParallelConfig) -> dict[str, Any]:
+def leaf_facts(leaf: LeafOp, parallel: ParallelConfig) -> dict[str, object]:
     """The facts that a question carries."""
     requests = leaf.requests
     known = {

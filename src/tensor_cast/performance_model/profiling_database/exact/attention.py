@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from tensor_cast.dtypes import profile_dtype
 from tensor_cast.files.decimal_text import parse_whole
@@ -205,7 +205,7 @@ def lookup_attention(
 
 def _place(
     context: ExactContext, leaf: LeafOp, params: AttentionParams, table: TensorTable, row: int
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Where the question lies, told as an interpolated answer tells it; the batch is what the row knows of it."""
     known = leaf_facts(leaf, context.parallel)
     facts = {name: regime_form(name, known[name]) for name in sorted(known) if name in fact_names(table)}
@@ -233,7 +233,7 @@ def _place(
     return {**attention_details(axes, regime), "batch_axis_status": status}
 
 
-def _asked(kernels: tuple[str, ...], params: AttentionParams) -> dict[str, Any]:
+def _asked(kernels: tuple[str, ...], params: AttentionParams) -> dict[str, object]:
     axes = {
         "q_tokens": float(params.tokens),
         "seq": float(params.avg_seq_len),
@@ -244,7 +244,7 @@ def _asked(kernels: tuple[str, ...], params: AttentionParams) -> dict[str, Any]:
     return {"attempted_kernel_types": list(kernels), "target_axes": axes, "hint": hint}
 
 
-def _inexact(params: AttentionParams, gaps: tuple[int, int], table: TensorTable, row: int) -> dict[str, Any]:
+def _inexact(params: AttentionParams, gaps: tuple[int, int], table: TensorTable, row: int) -> dict[str, object]:
     """What the tolerances took for equal: the context, the tokens."""
     changes = []
     if gaps[0]:

@@ -6,7 +6,7 @@ Source: Phase 1 facts, sections 3.3 and 6.3.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any, Final
+from typing import Final
 
 from tensor_cast.performance_model.profiling_database.evidence import RegimeKey
 
@@ -25,7 +25,7 @@ BATCH_AXIS_CONSTRAINED: Final = "batch_axis_constrained"
 BATCH_AXIS_FILTERED: Final = "batch_axis_filtered"
 
 
-def attention_details(axes: Mapping[str, float], regime: RegimeKey, roots: Collection[str] = ()) -> dict[str, Any]:
+def attention_details(axes: Mapping[str, float], regime: RegimeKey, roots: Collection[str] = ()) -> dict[str, object]:
     """The question's axes, its place as it was asked (`roots` hold square roots), and its regime."""
     return {
         "attention_axes": list(axes),

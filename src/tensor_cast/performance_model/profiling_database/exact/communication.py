@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import dataclass
 from statistics import median
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tensor_cast.arithmetic import total
 from tensor_cast.dtypes import canonical_ascend_dtype, canonical_dtype, profile_dtype, stored_bytes
@@ -158,7 +158,7 @@ class _Question:
         return Miss(MissReason.REGIME_KEY_UNMATCHED, details=details)
 
     def _outside(self, sizes: list[int]) -> Miss:
-        details: dict[str, Any] = {
+        details: dict[str, object] = {
             "attempted_kernel_types": [self.table.kernel],
             "exact_match": self.context.exact_match,
             "target_axes": {"message_bytes": float(self.message.size_bytes)},
@@ -171,7 +171,7 @@ class _Question:
             details["regime_differs_in"] = self._other_group()
         return Miss(MissReason.SHAPE_MISMATCH, details=details)
 
-    def _other_group(self) -> dict[str, Any]:
+    def _other_group(self) -> dict[str, object]:
         """In what the measured groups differ from the one asked for: the ranks, or else the level of interconnect."""
         asked, held = len(self.message.group), sorted({devices for devices, _ in self.table.groups})
         if asked not in held:
@@ -193,7 +193,7 @@ class _Sizes(NamedTuple):
 
     def evidence(self) -> Evidence:
         context, table = self.question.context, self.question.table
-        notes: dict[str, Any] = {"topology_tier": self.question.tier}
+        notes: dict[str, object] = {"topology_tier": self.question.tier}
         if self.method:
             notes |= {"method": self.method, "axes": ["message_bytes"], "interpolation_dim": 1}
         return Evidence(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
 
 from tensor_cast.arithmetic import total
 from tensor_cast.dtypes import profile_dtype, stored_bytes
@@ -127,7 +126,7 @@ def _decomposed(context: ExactContext, leaf: LeafOp, entry: OperatorEntry) -> Qu
     if not hits or entry.require_all_sub_kernels:
         return miss
     partial = _summed(hits, ",".join(name for name, _ in hits), len(hits) / len(children), "partial sum")
-    details: dict[str, Any] = {
+    details: dict[str, object] = {
         **partial.details,
         "hit_kernels": [name for name, _ in hits],
         "missed_kernels": list(missed),
@@ -158,7 +157,7 @@ def _child(context: ExactContext, part: SubKernel, cache: TensorSpec | None) -> 
 
 
 def _summed(parts: list[tuple[str, QueryResult]], kernel: str, confidence: float, note: str) -> QueryResult:
-    details: dict[str, Any] = {
+    details: dict[str, object] = {
         "kernel_type": kernel,
         "sub_kernel_durations": [(name, part.latency_us) for name, part in parts],
         "composite": True,

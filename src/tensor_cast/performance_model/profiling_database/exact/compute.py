@@ -104,7 +104,7 @@ def _both(first: Accept | None, second: Accept | None) -> Accept | None:
 
 
 def _no_row(leaf: LeafOp, kernels: tuple[str, ...], inputs: tuple[TensorSpec, ...] | None) -> Miss:
-    details: dict[str, Any] = {
+    details: dict[str, object] = {
         "attempted_kernel_types": list(kernels),
         "input_shapes": [list(spec.shape) for spec in leaf.tensors],
     }

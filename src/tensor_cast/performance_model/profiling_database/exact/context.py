@@ -58,7 +58,7 @@ class ExactContext:
     _records_facts: dict[str, bool] = field(default_factory=dict)
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
-    def cached(self, key: tuple[Any, ...], build: Callable[[], T]) -> T:
+    def cached(self, key: tuple[object, ...], build: Callable[[], T]) -> T:
         """The object built for `key`, built at most once."""
         try:
             found: T = self._indexes[key]
@@ -127,7 +127,7 @@ def csv_missing(context: ExactContext, kernels: tuple[str, ...]) -> Miss:
 def tables_lacking(context: ExactContext, kernels: Iterable[str]) -> dict[str, Any]:
     """What loading the kernels' tables found: files that are not there, and files that cannot be read."""
     reports = {kernel: context.database.report(kernel) for kernel in kernels}
-    details: dict[str, Any] = {"tables": {kernel: list(report.problems) for kernel, report in reports.items()}}
+    details: dict[str, object] = {"tables": {kernel: list(report.problems) for kernel, report in reports.items()}}
     if absent := [report.absent for report in reports.values() if report.absent]:
         details["missing_tables"] = absent
     if unreadable := [report.unreadable for report in reports.values() if report.unreadable]:
@@ -148,8 +148,8 @@ def measured(
     leaf: LeafOp,
     confidence: float = 1.0,
     rule: str | None = None,
-    noted_later: Callable[[], dict[str, Any]] | None = None,
-    **details: Any,
+    noted_later: Callable[[], dict[str, object]] | None = None,
+    **details: object,
 ) -> QueryResult:
     """The result for one measured row, or for the median of the repeats that a strict match found.
 
@@ -172,8 +172,8 @@ class _MatchedRows(NamedTuple):
     leaf: LeafOp
     rule: str | None
     latency_us: float
-    noted: dict[str, Any]
-    noted_later: Callable[[], dict[str, Any]] | None
+    noted: dict[str, object]
+    noted_later: Callable[[], dict[str, object]] | None
 
     @property
     def dim(self) -> int:
@@ -209,7 +209,7 @@ def _representative(table: TensorTable, match: RowMatch) -> tuple[int, ...]:
     return tuple(row for row in match.rows if choice.label(row) == best)
 
 
-def rescaled(result: QueryResult, factor: float, confidence: float, **details: Any) -> QueryResult:
+def rescaled(result: QueryResult, factor: float, confidence: float, **details: object) -> QueryResult:
     """The same result with its latency scaled and the reason noted."""
     return replace(
         result,

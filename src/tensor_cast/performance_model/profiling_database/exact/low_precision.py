@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from tensor_cast.dtypes import operand_dtype, profile_dtype
 from tensor_cast.operators.leaf import LeafOp
@@ -75,7 +75,7 @@ def contradicts(operator: str, left: str, right: str) -> bool:
     return not (left.startswith(wanted[0]) and right.startswith(wanted[1]))
 
 
-def spellings(leaf: LeafOp) -> tuple[LeafOp, ...] | dict[str, Any]:
+def spellings(leaf: LeafOp) -> tuple[LeafOp, ...] | dict[str, object]:
     """The call as rows may have recorded it, the likeliest first; else the details of a miss, with its `cause`.
 
     One spelling for all but products of low precision, and products with a bias: a kernel takes it behind the matrices.
@@ -94,7 +94,7 @@ def _bias_last(leaf: LeafOp) -> tuple[LeafOp, ...]:
     return (replace(leaf, inputs=(*matrices, bias, *scalars)), leaf)
 
 
-def contradiction(leaf: LeafOp) -> dict[str, Any]:
+def contradiction(leaf: LeafOp) -> dict[str, object]:
     """Why a product multiplies other matrices than its operator does, as details of a miss; empty where it does not."""
     names = [profile_dtype(dtype) for dtype in (_operand(leaf, "x", 0), _operand(leaf, "weight", 1)) if dtype]
     if len(names) < 2 or None in names or not contradicts(leaf.name, str(names[0]), str(names[1])):

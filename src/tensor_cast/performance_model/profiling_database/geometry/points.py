@@ -30,7 +30,7 @@ _PROBLEMS: Final = {
 }
 
 
-def freeze(value: Any) -> Any:
+def freeze(value: object) -> object:
     """A hashable form of a regime value: lists to tuples, mappings to sorted pairs."""
     if isinstance(value, Mapping):
         return tuple(sorted((key, freeze(item)) for key, item in value.items()))

@@ -99,7 +99,7 @@ class Slice:
     span: tuple[tuple[float, float], ...] = ()
     problem: str | None = None
     field_or_reason: SimplexField | MissReason | None = None
-    tree: Any = None
+    tree: object = None
     frontier: Frontier | None = None
     lattice: Lattice | None = None
 
@@ -227,7 +227,7 @@ def blend(prepared: Slice, axes: tuple[str, ...], at: tuple[float, ...]) -> Foun
     return checked(prepared, axes, "bracket_blend", value, vertices, weights)
 
 
-def _tree(merged: MergedPoints, indices: list[int], axis: int) -> Any:
+def _tree(merged: MergedPoints, indices: list[int], axis: int) -> object:
     """Sorted values of one axis and, per value, the tree of the remaining axes (or the point itself)."""
     branches: dict[float, list[int]] = {}
     for index in indices:

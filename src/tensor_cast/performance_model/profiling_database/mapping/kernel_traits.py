@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from tensor_cast.files.located_yaml import LocatedYaml, load_yaml
 
@@ -59,7 +59,7 @@ def read_kernel_traits(path: Path) -> dict[str, KernelTraits]:
     return {str(name): _traits(located, str(name), given) for name, given in kernels.items()}
 
 
-def _traits(located: LocatedYaml, kernel: str, given: Any) -> KernelTraits:
+def _traits(located: LocatedYaml, kernel: str, given: object) -> KernelTraits:
     allowed = [one.name for one in fields(KernelTraits)]
     if not isinstance(given, dict):
         raise located.error(("kernels", kernel), f"expected traits, got {given!r}")

@@ -163,8 +163,8 @@ class OperatorEntry:
     api_path: str | None = None
     facts: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
     notes: str = ""
-    options: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
-    extra: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
+    options: Mapping[str, object] = field(default_factory=lambda: _NOTHING)
+    extra: Mapping[str, object] = field(default_factory=lambda: _NOTHING)
 
     @cached_property
     def kernels(self) -> tuple[str, ...]:
@@ -273,7 +273,7 @@ class _Reader:
         self._unknown: list[str] = []
         self._inert: list[str] = []
 
-    def read(self, data: dict[str, Any]) -> OpMapping:
+    def read(self, data: dict[str, object]) -> OpMapping:
         header = {key: self._text(data[key], (key,)) for key in _TOP_TEXT if data.get(key) is not None}
         if "exact_match" in header:
             self._choice(header["exact_match"], EXACT_MATCH_MODES, ("exact_match",))
@@ -298,7 +298,7 @@ class _Reader:
             tuple(self._inert),
         )
 
-    def _text(self, value: Any, keys: tuple[object, ...]) -> str:
+    def _text(self, value: object, keys: tuple[object, ...]) -> str:
         if isinstance(value, dict | list):
             raise self._located.error(keys, f"expected text, got {type(value).__name__}")
         return str(value)
@@ -310,10 +310,10 @@ class _Reader:
             raise self._located.error(keys, f"expected a mapping, got {type(value).__name__}")
         return value
 
-    def _entry(self, name: str, value: Any, keys: tuple[object, ...]) -> OperatorEntry:
+    def _entry(self, name: str, value: object, keys: tuple[object, ...]) -> OperatorEntry:
         data = self._map(value, keys)
-        known: dict[str, Any] = {}
-        extra: dict[str, Any] = {}
+        known: dict[str, object] = {}
+        extra: dict[str, object] = {}
         for key, item in data.items():
             types = _ENTRY_FIELDS.get(key)
             if types is None:
@@ -375,20 +375,20 @@ class _Reader:
                 raise self._located.error((*keys, key, i), f"expected a kernel name, got {item!r}")
         return tuple(known.get(key, ()))
 
-    def _typed(self, value: Any, types: tuple[type, ...], keys: tuple[object, ...]) -> Any:
+    def _typed(self, value: object, types: tuple[type, ...], keys: tuple[object, ...]) -> object:
         allowed = isinstance(value, types) and not (isinstance(value, bool) and bool not in types)
         if not allowed:
             names = " or ".join(kind.__name__ for kind in types)
             raise self._located.error(keys, f"expected {names}, got {type(value).__name__} {value!r}")
         return value
 
-    def _policies(self, section: dict[Any, Any]) -> dict[str, KernelPolicy]:
+    def _policies(self, section: dict[object, object]) -> dict[str, KernelPolicy]:
         keys = ("interpolation_policy", "kernel_overrides")
         self._unknown += [f"interpolation_policy.{key}" for key in section if key != "kernel_overrides"]
         overrides = self._map(section.get("kernel_overrides"), keys)
         return {str(kernel): self._policy(value, (*keys, kernel)) for kernel, value in overrides.items()}
 
-    def _policy(self, value: Any, keys: tuple[object, ...]) -> KernelPolicy:
+    def _policy(self, value: object, keys: tuple[object, ...]) -> KernelPolicy:
         data = self._map(value, keys)
         for key, item in data.items():
             if key in _POLICY_FIELDS:
@@ -414,7 +414,7 @@ class _Reader:
             frontier_guard=data.get("frontier_guard", False),
         )
 
-    def _choice(self, value: Any, allowed: tuple[str, ...], keys: tuple[object, ...]) -> str:
+    def _choice(self, value: object, allowed: tuple[str, ...], keys: tuple[object, ...]) -> str:
         if value not in allowed:
             close = nearest(str(value), allowed)
             raise self._located.error(keys, f"expected one of {', '.join(allowed)}; got {value!r}{close}")

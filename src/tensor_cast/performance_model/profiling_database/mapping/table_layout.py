@@ -70,14 +70,14 @@ class TableLayout:
     files: tuple[str, ...]
     axes: Mapping[str, tuple[str, ...]]
     regime: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    constants: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
-    where: Mapping[str, tuple[Any, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    constants: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
+    where: Mapping[str, tuple[object, ...]] = field(default_factory=lambda: MappingProxyType({}))
     variant: str | None = None
     add: str | None = None
     metadata: tuple[str, ...] = ()
     derive: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     defaults: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
-    values: Mapping[str, Mapping[Any, Any]] = field(default_factory=lambda: MappingProxyType({}))
+    values: Mapping[str, Mapping[object, object]] = field(default_factory=lambda: MappingProxyType({}))
     latency: str = "latency"
     latency_unit: str | None = None
     assumed: Mapping[str, Assumption] = field(default_factory=lambda: MappingProxyType({}))
@@ -109,12 +109,12 @@ class TableLayout:
         return (*self.regime, *self.derive)
 
 
-def parse_layouts(section: dict[Any, Any], located: LocatedYaml, unknown: list[str]) -> dict[str, TableLayout]:
+def parse_layouts(section: dict[object, object], located: LocatedYaml, unknown: list[str]) -> dict[str, TableLayout]:
     """The layouts of a mapping's `tables` section; DataFileError with file and line for a wrong type."""
     return {str(kernel): _layout(str(kernel), value, located, unknown) for kernel, value in section.items()}
 
 
-def _layout(kernel: str, value: Any, located: LocatedYaml, unknown: list[str]) -> TableLayout:
+def _layout(kernel: str, value: object, located: LocatedYaml, unknown: list[str]) -> TableLayout:
     keys: tuple[object, ...] = ("tables", kernel)
     if not isinstance(value, dict):
         raise located.error(keys, f"expected a mapping, got {type(value).__name__}")
@@ -147,19 +147,19 @@ def _layout(kernel: str, value: Any, located: LocatedYaml, unknown: list[str]) -
     )
 
 
-def _unit(value: dict[Any, Any], located: LocatedYaml, keys: tuple[object, ...]) -> str | None:
+def _unit(value: dict[object, object], located: LocatedYaml, keys: tuple[object, ...]) -> str | None:
     unit = _text(value, "latency_unit", located, keys)
     if unit is not None and unit not in MICROSECONDS:
         raise located.error((*keys, "latency_unit"), f"expected one of {', '.join(MICROSECONDS)}; got {unit!r}")
     return unit
 
 
-def _several(value: Any) -> tuple[Any, ...]:
+def _several(value: object) -> tuple[object, ...]:
     """One value may stand without a list."""
     return tuple(value) if isinstance(value, list) else (value,)
 
 
-def _assumed(value: dict[Any, Any], located: LocatedYaml, keys: tuple[object, ...]) -> dict[str, Assumption]:
+def _assumed(value: dict[object, object], located: LocatedYaml, keys: tuple[object, ...]) -> dict[str, Assumption]:
     read: dict[str, Assumption] = {}
     for name, item in _map(value, "assumed", located, keys).items():
         if not isinstance(item, dict):
@@ -175,7 +175,7 @@ def _assumed(value: dict[Any, Any], located: LocatedYaml, keys: tuple[object, ..
     return read
 
 
-def _rules(value: dict[Any, Any], located: LocatedYaml, keys: tuple[object, ...]) -> dict[str, str]:
+def _rules(value: dict[object, object], located: LocatedYaml, keys: tuple[object, ...]) -> dict[str, str]:
     rules = {str(fact): str(rule) for fact, rule in _map(value, "derive", located, keys).items()}
     for fact, rule in rules.items():
         if rule not in DERIVED_COLUMNS:
@@ -185,19 +185,21 @@ def _rules(value: dict[Any, Any], located: LocatedYaml, keys: tuple[object, ...]
     return rules
 
 
-def _spellings(value: dict[Any, Any], located: LocatedYaml, keys: tuple[object, ...]) -> dict[str, Mapping[Any, Any]]:
+def _spellings(
+    value: dict[object, object], located: LocatedYaml, keys: tuple[object, ...]
+) -> dict[str, Mapping[object, object]]:
     found = _map(value, "values", located, keys)
     return {str(fact): MappingProxyType(dict(_map(found, fact, located, (*keys, "values")))) for fact in found}
 
 
-def _columns(value: Any, located: LocatedYaml, keys: tuple[object, ...]) -> tuple[str, ...]:
+def _columns(value: object, located: LocatedYaml, keys: tuple[object, ...]) -> tuple[str, ...]:
     names = value if isinstance(value, list) else [value]
     if not names or any(not isinstance(name, str) for name in names):
         raise located.error(keys, f"expected a column name or a list of them, got {value!r}")
     return tuple(names)
 
 
-def _names(value: dict[Any, Any], key: str, located: LocatedYaml, keys: tuple[object, ...]) -> tuple[str, ...]:
+def _names(value: dict[object, object], key: str, located: LocatedYaml, keys: tuple[object, ...]) -> tuple[str, ...]:
     found = value.get(key, [])
     if not isinstance(found, list) or any(not isinstance(name, str) for name in found):
         raise located.error((*keys, key), f"expected a list of column names, got {found!r}")
@@ -211,7 +213,7 @@ def _map(value: dict[Any, Any], key: str, located: LocatedYaml, keys: tuple[obje
     return found
 
 
-def _text(value: dict[Any, Any], key: str, located: LocatedYaml, keys: tuple[object, ...]) -> str | None:
+def _text(value: dict[object, object], key: str, located: LocatedYaml, keys: tuple[object, ...]) -> str | None:
     found = value.get(key)
     if found is not None and not isinstance(found, str):
         raise located.error((*keys, key), f"expected text, got {type(found).__name__}")

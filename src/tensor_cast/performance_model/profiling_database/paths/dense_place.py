@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from tensor_cast.operators.leaf import LeafOp
 from tensor_cast.operators.tensor import TensorSpec
@@ -45,7 +45,7 @@ def dense_target(
         return Miss(MissReason.ATTENTION_TARGET_UNAVAILABLE, table.kernel, {**found.details, "cause": found.code})
     layout = "BNSD_NBSD" if found.query.rank == 4 else "TND"
     sparse_mode = _sparse_mode(leaf, layout)
-    regime: list[tuple[str, Any]] = [
+    regime: list[tuple[str, object]] = [
         ("kernel_type", table.kernel),
         ("dtype", found.dtype),
         ("sparse_mode", sparse_mode),
@@ -54,7 +54,7 @@ def dense_target(
         ("kv_precision", asked_cache_precision(found.key)),
     ]
     quant_mode = policy.quant_mode or entry.quant_mode or leaf.attributes.get("quant_mode")
-    notes: dict[str, Any] = {"batch": asked_batch(leaf)}
+    notes: dict[str, object] = {"batch": asked_batch(leaf)}
     if quant_mode is not None:
         regime.append(("quant_mode", str(quant_mode)))
         if "Runtime quant_mode" not in table.extra:
@@ -95,7 +95,7 @@ def dense_candidate(table: TensorTable, row: int, policy: KernelPolicy) -> Candi
 
 
 def _row_regime(table: TensorTable, row: int, inputs: tuple[TensorSpec, ...]) -> RegimeKey:
-    regime: list[tuple[str, Any]] = [("kernel_type", table.kernel), ("dtype", inputs[0].dtype)]
+    regime: list[tuple[str, object]] = [("kernel_type", table.kernel), ("dtype", inputs[0].dtype)]
     if len(inputs) > 1:
         regime.append(("kv_precision", cache_precision(inputs[1].dtype)))
     for name, column in (("sparse_mode", "Runtime sparse_mode"), ("kv_heads", "Runtime num_key_value_heads")):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from tensor_cast.errors import InvalidValueError
 from tensor_cast.operators.leaf import LeafOp
@@ -113,7 +113,9 @@ class GenericComputePath(OperatorPath):
             targets.append(Target(place[0], (*place[1], *wanted)))
         return tuple(targets)
 
-    def _forms(self, leaf: LeafOp, entry: OperatorEntry, kernel: str) -> list[tuple[TensorSpec, ...]] | dict[str, Any]:
+    def _forms(
+        self, leaf: LeafOp, entry: OperatorEntry, kernel: str
+    ) -> list[tuple[TensorSpec, ...]] | dict[str, object]:
         """The inputs as rows may hold them, or the details of the miss."""
         spelt = spellings(leaf)
         if isinstance(spelt, dict):

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AlikeRows", "Candidate", "OperatorPath", "Target", "leaf_tensors", "row_tensors"]
 
-_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+_NOTHING: Final[Mapping[str, object]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +189,7 @@ class OperatorPath(ABC):
             possible &= pairs.hold(varied)
         return possible
 
-    def evidence(self, entry: OperatorEntry, target: Target, group: CandidateGroup) -> dict[str, Any]:
+    def evidence(self, entry: OperatorEntry, target: Target, group: CandidateGroup) -> dict[str, object]:
         """What an answer from this group says of its question besides the facts that every answer states."""
         return {}
 

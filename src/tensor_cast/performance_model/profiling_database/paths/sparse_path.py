@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Collection, Hashable, Mapping
 from dataclasses import replace
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 from tensor_cast.errors import InvalidValueError
 from tensor_cast.operators.leaf import LeafOp, Requests
@@ -142,7 +142,7 @@ class SparsePath(OperatorPath):
             return Candidate(self.axes(place), regime, place.identity)
         return Candidate(self.axes(place), regime, agree_within=_REPEATS_AGREE)
 
-    def evidence(self, entry: OperatorEntry, target: Target, group: CandidateGroup) -> dict[str, Any]:
+    def evidence(self, entry: OperatorEntry, target: Target, group: CandidateGroup) -> dict[str, object]:
         return attention_details(target.axes, target.regime)
 
     @abstractmethod

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Any
 
 from tensor_cast.dtypes import profile_dtype
 from tensor_cast.operators.leaf import LeafOp
@@ -49,7 +48,7 @@ class SparsePlace:
 
     def common(self, kernel: str) -> RegimeKey:
         """The regime fields the indexer and sparse attention share."""
-        pairs: list[tuple[str, Any]] = [
+        pairs: list[tuple[str, object]] = [
             ("kernel_type", kernel),
             ("query_dtype", self.query.dtype),
             ("cache_dtype", self.cache.dtype),

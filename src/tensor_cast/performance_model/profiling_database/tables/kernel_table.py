@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from tensor_cast.errors import DataFileError
 from tensor_cast.operators.tensor import Shape, TensorSpec
@@ -100,7 +100,7 @@ class LoadReport:
             return self.problems[0].partition(":")[0]
         return "ok" if self.rows_usable else "empty"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return {
             "kernel": self.kernel,
             "source": self.source,
@@ -271,7 +271,7 @@ class ColumnTable:
     kernel: str
     axes: Mapping[str, FloatArray]
     fact_names: tuple[str, ...]
-    regime_keys: tuple[tuple[Any, ...], ...]
+    regime_keys: tuple[tuple[object, ...], ...]
     regime_codes: IntArray
     variants: tuple[str, ...]
     variant_codes: IntArray
@@ -283,7 +283,7 @@ class ColumnTable:
     spread: FloatArray
     ambiguous: BoolArray
     report: LoadReport
-    constants: Mapping[str, Any] = field(default_factory=dict)
+    constants: Mapping[str, object] = field(default_factory=dict)
     assumed: Mapping[str, Assumption] = field(default_factory=dict)
     synthetic: bool = False
 

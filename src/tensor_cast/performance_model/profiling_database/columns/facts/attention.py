@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from tensor_cast.operators.leaf import LeafOp
 from tensor_cast.operators.tensor import TensorSpec
@@ -29,7 +28,7 @@ from tensor_cast.performance_model.profiling_database.data_source import MissRea
 __all__ = ["QueryHeads", "describe_attention", "length_axes"]
 
 
-def describe_attention(leaf: LeafOp, constants: Mapping[str, Any]) -> ColumnFacts:
+def describe_attention(leaf: LeafOp, constants: Mapping[str, object]) -> ColumnFacts:
     """Axes isl, kv, step, batch_size, num_heads; facts phase, dtype, kv_dtype, head_dim, window, kv_heads.
 
     `kv_heads` is "MHA" where every query head has its own KV head.  Refuses mixed batches, unequal requests and a
@@ -97,7 +96,7 @@ class QueryHeads:
         raise refuse(MissReason.TARGET_UNAVAILABLE, "query", hint)
 
 
-def _window(leaf: LeafOp, constants: Mapping[str, Any]) -> int:
+def _window(leaf: LeafOp, constants: Mapping[str, object]) -> int:
     """Tokens of the sliding window; 0 is full attention, and so is the -1 some frameworks use."""
     for name in ("sliding_window", "window_size", "window"):
         found = count_attr(leaf, constants, name)

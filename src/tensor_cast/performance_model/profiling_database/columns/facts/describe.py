@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 from tensor_cast.errors import InvalidValueError, UnknownNameError, nearest
 from tensor_cast.operators.leaf import LeafOp
@@ -24,7 +24,7 @@ from tensor_cast.performance_model.profiling_database.mapping.op_mapping import 
 
 __all__ = ["ATTRIBUTES", "FAMILIES", "describe"]
 
-Describer = Callable[[LeafOp, Mapping[str, Any]], ColumnFacts]
+Describer = Callable[[LeafOp, Mapping[str, object]], ColumnFacts]
 
 FAMILIES: Final[Mapping[str, Describer]] = MappingProxyType(
     {

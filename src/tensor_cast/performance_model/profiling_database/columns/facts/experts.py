@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from tensor_cast.operators.leaf import LeafOp
 from tensor_cast.operators.tensor import TensorSpec
@@ -32,7 +32,7 @@ _DISPATCH: Final = "dispatch_ffn_combine"
 _PACKED_DTYPE: Final = "float4_e2m1fn_x2"
 
 
-def describe_experts(leaf: LeafOp, constants: Mapping[str, Any]) -> ColumnFacts:
+def describe_experts(leaf: LeafOp, constants: Mapping[str, object]) -> ColumnFacts:
     """Axis num_tokens (or tokens, per rank); facts of the layer, its weights and how it is spread over ranks.
 
     `fused_experts`: num_tokens enter the layer on all ranks together, before top-k.  `dispatch_ffn_combine*`: tokens
@@ -117,14 +117,14 @@ def _stacked(leaf: LeafOp, role: str, hidden: int, *, packed_inner: bool = False
     return experts, other * 2 if packed and packed_inner else other, spec
 
 
-def _ranks(leaf: LeafOp, constants: Mapping[str, Any], name: str) -> int | None:
+def _ranks(leaf: LeafOp, constants: Mapping[str, object], name: str) -> int | None:
     found = count_attr(leaf, constants, name)
     if found is not None and found < 1:
         raise refuse(MissReason.TARGET_UNAVAILABLE, name, f"{name} must be at least 1, got {found}")
     return found
 
 
-def _expert_ranks(leaf: LeafOp, constants: Mapping[str, Any], *, dispatch: bool) -> int:
+def _expert_ranks(leaf: LeafOp, constants: Mapping[str, object], *, dispatch: bool) -> int:
     """Ranks the experts lie on: given, else for a dispatch the ranks of its group, else 1."""
     given = _ranks(leaf, constants, "moe_ep_size")
     group = leaf.attributes.get("rank_group")
@@ -140,7 +140,7 @@ def _expert_ranks(leaf: LeafOp, constants: Mapping[str, Any], *, dispatch: bool)
     return found
 
 
-def _experts(leaf: LeafOp, constants: Mapping[str, Any], local: int, ranks: int) -> int:
+def _experts(leaf: LeafOp, constants: Mapping[str, object], local: int, ranks: int) -> int:
     """Experts of the layer: given, or the local ones times the ranks; both must agree up to an uneven split."""
     total = count_attr(leaf, constants, "num_experts")
     if total is None:
@@ -151,7 +151,7 @@ def _experts(leaf: LeafOp, constants: Mapping[str, Any], local: int, ranks: int)
     return total
 
 
-def _phase(leaf: LeafOp, constants: Mapping[str, Any]) -> str:
+def _phase(leaf: LeafOp, constants: Mapping[str, object]) -> str:
     known = leaf.requests.phase if leaf.requests is not None else None
     phase = known or text_attr(leaf, constants, "phase", "give the request lengths or attrs.phase: prefill or decode")
     if phase not in ("prefill", "decode"):

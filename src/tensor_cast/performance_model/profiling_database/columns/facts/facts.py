@@ -28,7 +28,7 @@ __all__ = [
     "text_attr",
 ]
 
-_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+_NOTHING: Final[Mapping[str, object]] = MappingProxyType({})
 
 # How the tables spell a dtype.  A dtype without an entry keeps its own name and so meets no row by accident.
 _TABLE_NAMES: Final = {"float8_e4m3fn": "fp8", "float8_e5m2": "fp8_e5m2"}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from tensor_cast.operators.leaf import LeafOp
 from tensor_cast.operators.tensor import TensorSpec
@@ -36,7 +36,7 @@ __all__ = ["describe_latent_attention"]
 _STAGES: Final = ("pre", "post")
 
 
-def describe_latent_attention(leaf: LeafOp, constants: Mapping[str, Any]) -> ColumnFacts:
+def describe_latent_attention(leaf: LeafOp, constants: Mapping[str, object]) -> ColumnFacts:
     """The kernel, `latent_bmm` or `latent_attention_block`, by the operator's name."""
     settle_operands(leaf, constants)
     name = base_name(leaf)
@@ -69,7 +69,7 @@ def _kernel(leaf: LeafOp) -> ColumnFacts:
     return ColumnFacts(length_axes(lengths.isl, lengths.kv, lengths.batch_size, heads), regime)
 
 
-def _projection(leaf: LeafOp, constants: Mapping[str, Any]) -> ColumnFacts:
+def _projection(leaf: LeafOp, constants: Mapping[str, object]) -> ColumnFacts:
     """Axes num_tokens, num_heads; facts stage, dtype, latent_rank, head_width.
 
     `pre` takes a head's query into the latent space, `post` brings the result back.
@@ -88,7 +88,7 @@ def _projection(leaf: LeafOp, constants: Mapping[str, Any]) -> ColumnFacts:
     return ColumnFacts({"num_tokens": float(tokens), "num_heads": float(heads)}, regime)
 
 
-def _block(leaf: LeafOp, constants: Mapping[str, Any]) -> ColumnFacts:
+def _block(leaf: LeafOp, constants: Mapping[str, object]) -> ColumnFacts:
     """Facts phase, model, gemm_type, dtype, kv_dtype, hidden_size, cache_width of a block with its projections.
 
     Hidden and latent sizes are no columns of the tables: `model` stands for them, and a layout may assume them.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from tensor_cast.operators.leaf import LeafOp
 from tensor_cast.operators.tensor import TensorSpec
@@ -28,7 +28,7 @@ _FOUR_BIT_DTYPES: Final = ("int4", "float4")
 _PACKED_OPERATOR: Final = "static_quant_linear_int4"
 
 
-def describe_matmul(leaf: LeafOp, constants: Mapping[str, Any]) -> ColumnFacts:
+def describe_matmul(leaf: LeafOp, constants: Mapping[str, object]) -> ColumnFacts:
     """Axes M, K, N; fact `quant`: what the entry's operands say, else the dtype both operands share.
 
     Refuses shapes that do not multiply, a packed weight that can be read in two ways, and a `quant` that the operands
@@ -71,7 +71,7 @@ def _columns(weight: TensorSpec, reduced: int, *, packed_by_operator: bool) -> i
     raise refuse(MissReason.TARGET_UNAVAILABLE, "weight", hint)
 
 
-def _shared(leaf: LeafOp, constants: Mapping[str, Any], x: TensorSpec, weight: TensorSpec) -> str:
+def _shared(leaf: LeafOp, constants: Mapping[str, object], x: TensorSpec, weight: TensorSpec) -> str:
     quant = shared_dtype(x, weight)
     asked = leaf.attributes.get("quant") or constants.get("quant") or quant
     if asked != quant:

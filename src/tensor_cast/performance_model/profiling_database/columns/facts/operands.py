@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from tensor_cast.errors import InvalidValueError
 from tensor_cast.operators.leaf import LeafOp
@@ -64,7 +64,7 @@ def _reading(number: int, line: object) -> Reading:
     return Reading(None if quant is None else str(quant), named, group, bool(line.get("named", False)))
 
 
-def settle_operands(leaf: LeafOp, constants: Mapping[str, Any], extents: Extents | None = None) -> str | None:
+def settle_operands(leaf: LeafOp, constants: Mapping[str, object], extents: Extents | None = None) -> str | None:
     """The quantisation subtype that the operands of `leaf` stand for; None where the entry lists none.
 
     Refuses operands that no reading lists, and operands that fit several subtypes of which none is asked for.

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 from tensor_cast.operators.leaf import LeafOp
 from tensor_cast.operators.tensor import TensorSpec
@@ -24,7 +23,7 @@ from tensor_cast.performance_model.profiling_database.columns.facts.operands imp
 __all__ = ["describe_quantize"]
 
 
-def describe_quantize(leaf: LeafOp, constants: Mapping[str, Any]) -> ColumnFacts:
+def describe_quantize(leaf: LeafOp, constants: Mapping[str, object]) -> ColumnFacts:
     """Axes M, K; facts `quant` (the dtype made), `scale_mode` (per_token, per_tensor, other), `input_dtype`."""
     x = required_role(leaf, "x")
     settle_operands(leaf, constants)
@@ -41,7 +40,7 @@ def describe_quantize(leaf: LeafOp, constants: Mapping[str, Any]) -> ColumnFacts
     )
 
 
-def _made(leaf: LeafOp, constants: Mapping[str, Any]) -> str:
+def _made(leaf: LeafOp, constants: Mapping[str, object]) -> str:
     """The dtype of the quantised output."""
     if leaf.outputs:
         return table_dtype(leaf.outputs[0])

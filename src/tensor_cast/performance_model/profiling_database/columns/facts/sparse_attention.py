@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 from tensor_cast.operators.leaf import LeafOp
 from tensor_cast.operators.tensor import TensorSpec
@@ -30,7 +29,7 @@ from tensor_cast.performance_model.profiling_database.data_source import MissRea
 __all__ = ["describe_sparse_attention"]
 
 
-def describe_sparse_attention(leaf: LeafOp, constants: Mapping[str, Any]) -> ColumnFacts:
+def describe_sparse_attention(leaf: LeafOp, constants: Mapping[str, object]) -> ColumnFacts:
     """Axes isl, step, kv, tokens; facts phase, batch_size, num_heads, model, compress_ratio, dtype, kv_dtype, topk.
 
     Phase is decode where each request brings one token.  The tables list the model's attention heads, also for its
@@ -106,7 +105,7 @@ def _tokens_and_heads(query: TensorSpec) -> tuple[int, int]:
     )
 
 
-def _selected(leaf: LeafOp, constants: Mapping[str, Any], kv: int, ratio: int) -> int | str | None:
+def _selected(leaf: LeafOp, constants: Mapping[str, object], kv: int, ratio: int) -> int | str | None:
     """Tokens selected per query token: the width of the index tensor, else the configured limit; None if neither."""
     indices = leaf.role("topk_indices")
     if indices is None or not indices.shape:
