@@ -89,7 +89,7 @@ def decode_ceiling(max_num_seqs: int, pipeline_parallel_size: int) -> int:
 
 
 def covering(buckets: Sequence[int], decodes: int, *, rank: int | None = None) -> int:
-    """The smallest bucket that holds so many decodes.  Raises ShapeError: there is no eager fallback; O(log buckets)."""
+    """The smallest bucket that holds so many decodes.  Raises ShapeError: nothing runs eager here."""
     at = bisect_left(buckets, decodes)
     if at == len(buckets):
         raise ShapeError(

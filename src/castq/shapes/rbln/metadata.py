@@ -19,7 +19,7 @@ __all__ = ["RowMetadata", "Window", "decode_metadata", "decode_window", "prefill
 class RowMetadata:
     """What the kernel is told of the rows: where each starts, and the dimensions of the block table.
 
-    A dummy row starts at 0 and its block-table row is all zeros, the null block: nothing it writes belongs to a request.
+    A dummy row starts at 0 and its block-table row is the null block: what it writes belongs to no request.
     """
 
     start_positions: tuple[int, ...]

@@ -26,7 +26,7 @@ class DecodeCaps:
 
 
 def decode_caps(max_num_seqs: int, pipeline_parallel_size: int, demand: int) -> DecodeCaps:
-    """The caps of a step with so many decodes ready.  Raises ShapeError where the pipeline has more stages than slots."""
+    """The caps of a step with so many decodes ready.  Raises ShapeError with more stages than slots."""
     hard = decode_ceiling(max_num_seqs, pipeline_parallel_size)
     if hard < 1:
         raise ShapeError(

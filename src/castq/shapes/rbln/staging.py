@@ -86,7 +86,8 @@ def chunks_of(width: int, prompt: int, cached: int) -> tuple[Chunk, ...]:
 
     A remainder of one token is a decode: it is the last known token.
     """
-    steps, start = [], cached
+    steps: list[Chunk] = []
+    start = cached
     while start < prompt:
         if not request_is_prefill(start, prompt):
             return (*steps, Chunk("decode", start, 1))
