@@ -120,7 +120,7 @@ class _Builder:
             return [self.build(item, (*keys, i)) for i, item in enumerate(node.value)]
         return self._scalar(node, line)
 
-    def _mapping(self, node: Any, keys: tuple[object, ...]) -> dict[object, Any]:
+    def _mapping(self, node: Any, keys: tuple[object, ...]) -> dict[object, object]:
         result: dict[object, object] = {}
         for key_node, value_node in node.value:
             line = key_node.start_mark.line + 1

@@ -107,7 +107,7 @@ def _spec(tensor: Any, role: str) -> TensorSpec:
     return TensorSpec(shape, semantic_dtype(str(tensor.dtype)), getattr(tensor, "format", None) or "ND", role)
 
 
-def _attribute(value: Any) -> AttrValue:
+def _attribute(value: object) -> AttrValue:
     if isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, list | tuple):
@@ -117,7 +117,7 @@ def _attribute(value: Any) -> AttrValue:
     return None if value is None else str(value).removeprefix("torch.")
 
 
-def _values(tensor: Any) -> tuple[int, ...] | None:
+def _values(tensor: object) -> tuple[int, ...] | None:
     if getattr(tensor, "is_meta", False) or not hasattr(tensor, "tolist"):
         return None
     try:
@@ -179,7 +179,7 @@ def leaf_from_json(document: str | Mapping[str, Any]) -> LeafOp:
     )
 
 
-def _only(document: Mapping[str, Any], allowed: tuple[str, ...], where: str) -> None:
+def _only(document: Mapping[str, object], allowed: tuple[str, ...], where: str) -> None:
     for key in document:
         if key not in allowed:
             raise InvalidValueError(
@@ -188,7 +188,7 @@ def _only(document: Mapping[str, Any], allowed: tuple[str, ...], where: str) -> 
             )
 
 
-def _json_text(document: Mapping[str, Any], key: str, default: str, where: str) -> str:
+def _json_text(document: Mapping[str, object], key: str, default: str, where: str) -> str:
     value = document.get(key, default)
     if not isinstance(value, str):
         raise InvalidValueError(f"operator JSON: {where}{key} must be text, got {value!r}")

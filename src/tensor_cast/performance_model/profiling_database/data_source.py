@@ -297,7 +297,7 @@ class DataSourcePerformanceModel(ABC):
         raise NotImplementedError("a profiling database is read-only: measurements are added to its tables")
 
 
-def jsonable(value: Any) -> Any:
+def jsonable(value: object) -> Any:
     """Plain JSON values: tuples to lists, dataclasses and mappings to objects, numpy scalars to numbers."""
     if value is None or isinstance(value, bool | int | str):
         return str(value) if isinstance(value, StrEnum) else value

@@ -136,7 +136,7 @@ def _whole(axis: str, values: ArrayLike) -> IntArray:
     return given.astype(np.int64)
 
 
-def places_of(columns: Sequence[NDArray[Any]], positions: IntArray) -> Iterator[IntArray]:
+def places_of(columns: Sequence[NDArray[np.generic]], positions: IntArray) -> Iterator[IntArray]:
     """Positions of equal values in every column, one array for each distinct place."""
     if not len(positions):
         return
@@ -266,7 +266,7 @@ def _slices(sweep: Sweep, reading: Reading, axes: tuple[str, ...], held: _Held) 
             yield places, prepared
 
 
-def numbers_of(leaf: LeafOp, facts: Mapping[str, Any]) -> frozenset[int]:
+def numbers_of(leaf: LeafOp, facts: Mapping[str, object]) -> frozenset[int]:
     """Every whole number an operator carries: dimensions, attributes, request lengths, and the mapping's facts."""
     requests = leaf.requests
     lengths = () if requests is None else (requests.query_lens, requests.kv_lens, requests.block_table_shape)

@@ -238,7 +238,7 @@ def _respelt(column: Coded, spellings: Any) -> Coded:
     return Coded(moved[column.codes], tuple(places), column.valid)
 
 
-def _combined(columns: Sequence[Coded], count: int) -> tuple[IntArray, tuple[tuple[Any, ...], ...]]:
+def _combined(columns: Sequence[Coded], count: int) -> tuple[IntArray, tuple[tuple[object, ...], ...]]:
     """One code per distinct combination of values, and the combinations."""
     codes: IntArray = np.zeros(count, dtype=np.int64)
     for column in columns:

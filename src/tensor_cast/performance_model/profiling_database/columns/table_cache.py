@@ -98,7 +98,7 @@ def _replace(path: Path, blob: bytes) -> None:
         raise
 
 
-def _packed(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> bytes:
+def _packed(header: Mapping[str, object], arrays: Mapping[str, NDArray[np.generic]]) -> bytes:
     small = {name: _smallest(values) for name, values in arrays.items()}
     listed = [[name, values.dtype.str, len(values)] for name, values in small.items()]
     text = json.dumps({**header, "arrays": listed}).encode()
@@ -114,7 +114,7 @@ def _unpacked(blob: bytes) -> tuple[dict[str, Any], bytes]:
     return json.loads(blob[start : start + length]), blob[start + length :]
 
 
-def _smallest(values: NDArray[Any]) -> NDArray[Any]:
+def _smallest(values: NDArray[np.generic]) -> NDArray[np.generic]:
     """The same values in as few bytes as hold them exactly; one value where all are equal."""
     if len(values) and (values == values[0]).all():
         values = values[:1]
@@ -126,7 +126,7 @@ def _smallest(values: NDArray[Any]) -> NDArray[Any]:
     return values if kind is None else values.astype(kind)
 
 
-def _described(table: ColumnTable) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+def _described(table: ColumnTable) -> tuple[dict[str, object], dict[str, NDArray[Any]]]:
     report = table.report
     header = {name: getattr(report, name) for name in _REPORTED} | {
         "rejected": dict(report.rejected),

@@ -76,7 +76,7 @@ def leaf_facts(leaf: LeafOp, parallel: ParallelConfig) -> dict[str, object]:
     return {name: value for name, value in known.items() if value is not None}
 
 
-def regime_form(name: str, value: Any) -> Any:
+def regime_form(name: str, value: Any) -> object:
     """A fact as a regime holds it: lengths that are all alike are `equal`."""
     return "equal" if name == "kv_lens" and len(set(value)) == 1 else value
 

@@ -54,7 +54,7 @@ class ExactContext:
     device: DeviceProfile | None = None
     parallel: ParallelConfig = field(default_factory=ParallelConfig)
     strict: bool = False
-    _indexes: dict[tuple[Any, ...], Any] = field(default_factory=dict)
+    _indexes: dict[tuple[object, ...], Any] = field(default_factory=dict)
     _records_facts: dict[str, bool] = field(default_factory=dict)
     _lock: threading.RLock = field(default_factory=threading.RLock)
 

@@ -53,7 +53,7 @@ _FIELDS: Final = (
 MICROSECONDS: Final[Mapping[str, float]] = MappingProxyType({"us": 1.0, "ms": 1000.0})
 
 # the allowed values of a fact; or a fact, and the allowed values for each of its values
-Assumption = tuple[Any, ...] | Mapping[str, Mapping[Any, Any]]
+Assumption = tuple[object, ...] | Mapping[str, Mapping[object, Any]]
 
 # rule -> the columns it reads.  `kv_head_class`: "MHA" where KV heads equal query heads, else the number of KV heads;
 # `phase_of_isl`: "decode" where a request brings one new token, else "prefill".
@@ -206,7 +206,7 @@ def _names(value: dict[object, object], key: str, located: LocatedYaml, keys: tu
     return tuple(found)
 
 
-def _map(value: dict[Any, Any], key: str, located: LocatedYaml, keys: tuple[object, ...]) -> dict[Any, Any]:
+def _map(value: dict[Any, object], key: str, located: LocatedYaml, keys: tuple[object, ...]) -> dict[Any, object]:
     found = value.get(key, {})
     if not isinstance(found, dict):
         raise located.error((*keys, key), f"expected a mapping, got {type(found).__name__}")
