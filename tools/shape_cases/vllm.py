@@ -1,11 +1,67 @@
-"""The tables of vllm."""
+"""The tables of vLLM V1."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from typing import Any, Final
 
-from shape_cases import Engine
+from castq.shapes.vllm.replay import Step, replay
+from castq.shapes.vllm.requests import Arrival
+from castq.shapes.vllm.scheduler import Scheduler, SchedulerSettings
+from shape_cases import Case, Engine
 
-__all__ = ["ENGINES"]
+__all__ = ["ENGINES", "MOST_STEPS", "arrivals", "settings", "trace"]
 
-ENGINES: Mapping[str, Engine] = {}
+MOST_STEPS: Final = 60
+
+
+def settings(case: Case) -> SchedulerSettings:
+    """The settings of a case of any scheduler table."""
+    return SchedulerSettings(
+        max_num_seqs=case["max_num_seqs"],
+        max_num_batched_tokens=case["budget"],
+        block_size=case["block_size"],
+        num_blocks=case["num_blocks"],
+        chunked_prefill=case.get("chunked", True),
+        policy=case.get("policy", "fcfs"),
+        long_prefill_token_threshold=case.get("long_prefill_token_threshold", 0),
+        reserve_full_length=case.get("reserve_full", True),
+        prefix_caching=case.get("prefix_caching", False),
+        max_model_len=case.get("max_model_len"),
+        pipeline_parallel_size=case.get("pp", 1),
+    )
+
+
+def arrivals(given: Sequence[Mapping[str, Any]]) -> list[Arrival]:
+    """The requests of a case."""
+    return [Arrival(**one) for one in given]
+
+
+def trace(steps: Iterable[Step]) -> object:
+    """Steps as a table shows them: at most 60."""
+    return {"trace": [_entry(step) for step in islice(steps, MOST_STEPS)]}
+
+
+def _entry(step: Step) -> object:
+    shares = [
+        [one.request.id, "prefill" if one.prefill else "decode", one.start, one.tokens, one.samples]
+        for one in step.shares
+    ]
+    return {
+        "step": step.number,
+        "selected": shares,
+        "preempted": step.preempted,
+        "finished": sorted(step.ended),
+        "running": step.running,
+        "waiting": step.waiting,
+        "free_blocks": step.free_blocks,
+        **({"stalled": True} if step.stalled else {}),
+    }
+
+
+def _scheduler(group: str, case: Case) -> object:
+    return trace(replay(Scheduler(settings(case)), arrivals(case["arrivals"])))
+
+
+ENGINES: Mapping[str, Engine] = {"sched_vllm_v1": _scheduler}
