@@ -1,4 +1,7 @@
-"""Instance files: the constants and settings of one case, kept apart from the program (specification, section 19)."""
+"""Instance files: the constants and settings of one case, kept apart from the program.
+
+Source: docs/language.md, "Command line".
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The types of the split edition: a number, or a cost of one or several resources (section 8 of the language)."""
+"""The types of the split edition: a number, or a cost of one or several resources.
+
+Source: docs/language.md, "Sizes, costs, whole numbers".
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Holds to the interchange form (section 12.2 of the language)."""
+"""Holds to the interchange form.  Source: docs/language.md, "Holds and admission"."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text to syntax tree, and which edition a text is written in (section 2 of the language)."""
+"""Text to syntax tree, and which edition a text is written in.  Source: docs/language.md, "Editions and files"."""
 
 from __future__ import annotations
 

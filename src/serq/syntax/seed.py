@@ -1,4 +1,4 @@
-"""The grammar of the single-file edition (section 4.5 of the language)."""
+"""The grammar of the single-file edition.  Source: docs/language.md, "Grammar of the single-file edition"."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The grammar of statements, both editions (sections 4.4 and 4.5 of the language)."""
+"""The grammar of statements, both editions.
+
+Source: docs/language.md, "Grammar of statements", "Grammar of what both editions share".
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What rank 0 of a tensor-parallel group sees when a prefill's tokens are spread over the group.
 
-Source: exact-lookup facts, section 9.4.
+Source: docs/facts/leaf-operators.md, "Rank 0 under sequence parallelism".
 """
 
 from __future__ import annotations

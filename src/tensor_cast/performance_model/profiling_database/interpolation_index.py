@@ -3,7 +3,7 @@
 Low dimension first: the axis groups are tried in the order given; the first that succeeds answers.  A slice (the
 points that agree with the target on every other axis) is prepared once and kept, its triangulation included, so that a
 question costs a dictionary access and a bisection or a simplex walk, independent of the number of rows.
-Source: Phase 1 facts, sections 2 and 3; seed RFC sections 2 and 3.4.
+Source: RFC 2.2 and 3.4; docs/facts/interpolation.md, "Regimes", "Inside one regime".
 """
 
 from __future__ import annotations

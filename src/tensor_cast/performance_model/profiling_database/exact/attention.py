@@ -1,6 +1,6 @@
 """Exact lookup of dense attention: heads, head size, dtype and runtime columns equal, context within 16 tokens.
 
-Source: exact-lookup facts, section 7.
+Source: docs/facts/exact-lookup.md, "Dense attention".
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The rules by which a simulated input equals a recorded one.
 
-Source: exact-lookup facts, sections 4.3 to 4.5.  Best rule first: identity, then strips, transposes, flattening and
-merging, then block padding.
+Best rule first: identity, then strips, transposes, flattening and merging, then block padding.
+Source: docs/facts/exact-lookup.md, "Forms of the inputs", "Rules for one input", "Padding".
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A slice: the points that agree with a target on every axis but the selected ones, and how it is interpolated.
 
 One axis: the line between adjacent points.  Two or three: Qhull's simplices, or blending over the bracketing cell.
-Source: Phase 1 facts, section 3; seed RFC section 2.1; ruling 17 for the policies.
+Source: RFC 2.1; docs/facts/interpolation.md, "Inside one regime"; decision 002.17 for the policies.
 """
 
 from __future__ import annotations

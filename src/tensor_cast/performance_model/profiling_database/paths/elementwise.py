@@ -1,4 +1,4 @@
-"""Broadcast and shared-token elementwise operators.  Source: seed RFC, section 4.2.1; rulings 2 and 15."""
+"""Broadcast and shared-token elementwise operators.  Source: RFC 4.2.1; decisions 002.2 and 002.15."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Every kernel without a path of its own: one axis, everything else equal.  Source: Phase 1 facts, section 5."""
+"""Every kernel without a path of its own: one axis, everything else equal.
+
+Source: docs/facts/interpolation.md, "Every other kernel".
+"""
 
 from __future__ import annotations
 
@@ -164,7 +167,7 @@ def _unavailable(kernel: str, cause: str, hint: str) -> Miss:
 
 
 def _bare(shape: Shape) -> Shape:
-    """A shape from its `axis_0` on: one token `(1, H)` has it in front (ruling 2)."""
+    """A shape from its `axis_0` on: one token `(1, H)` has it in front (decision 002.2)."""
     return strip_leading_one(shape, 3)
 
 

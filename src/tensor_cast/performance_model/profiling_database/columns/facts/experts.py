@@ -1,6 +1,6 @@
 """Routed experts: the fused feed-forward of a layer, and dispatch, feed-forward and combine in one kernel.
 
-Source: GPU table facts, `moe_perf` and `dsv4_megamoe_module_perf`; leaf-operator facts, sections 1.5 and 4.1.
+Source: docs/facts/gpu-tables.md, "Experts"; docs/facts/leaf-operators.md, "Experts and collectives".
 """
 
 from __future__ import annotations
