@@ -9,19 +9,19 @@ from serq.syntax import tree
 from serq.syntax.items import ItemParser
 from serq.syntax.tokens import Token
 
-__all__ = ["SeedParser"]
+__all__ = ["SingleFileParser"]
 
 _ITEMS = ("use", "let", "def", "pool", "stage", "workload", "session", "server", "share", "gauge", "claim", "run")
 
 
-class SeedParser(ItemParser):
-    seed = True
+class SingleFileParser(ItemParser):
+    single_file = True
 
-    def program(self) -> tree.SeedProgram:
+    def program(self) -> tree.SingleFileProgram:
         items: list[tree.Item] = []
         while self.token.kind != "end":
             items.append(self._item())
-        return tree.SeedProgram(tuple(items))
+        return tree.SingleFileProgram(tuple(items))
 
     def _item(self) -> tree.Item:
         word = self.token
