@@ -1,4 +1,4 @@
-"""From operators to time: composites split upstream, every leaf asked of the data source once, summed once, here.
+"""From operators to time: composites taken apart upstream, every leaf asked of the data source once, summed once, here.
 
 Source: RFC 3.2; decision 002.14.
 """

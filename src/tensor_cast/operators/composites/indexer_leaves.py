@@ -80,7 +80,7 @@ def _query_projection(leaf: LeafOp, tokens: int, columns: int, dtype: str) -> tu
 
 
 def _selection(leaf: LeafOp, parallel: ParallelConfig, tokens: int, query: TensorSpec) -> LeafOp:
-    """The phase matters only where sequence parallelism may split the tokens."""
+    """The phase matters only where sequence parallelism may spread the tokens."""
     may_split = splits_tokens(parallel, "prefill")
     form = attention_form(leaf) if may_split else "decode"
     requests = local_requests(leaf, parallel, form, tokens)

@@ -92,7 +92,7 @@ def sparse_latent_leaves(leaf: LeafOp, parallel: ParallelConfig) -> tuple[LeafOp
 
 
 def local_requests(leaf: LeafOp, parallel: ParallelConfig, form: str, tokens: int) -> Requests | None:
-    """The grouping the attention kernel sees: the call's own, or rank 0's where the tokens are split."""
+    """The grouping the attention kernel sees: the call's own, or rank 0's where the tokens are spread."""
     requests = carried_requests(leaf)
     if not splits_tokens(parallel, form):
         return requests

@@ -89,8 +89,8 @@ class InterpolatingDataSource(DataSourcePerformanceModel):
         """The operator at many coordinates: each keyword names one of its axes and gives values, or one for all.
 
         Equal, point by point and bit by bit, to `query` on the operator moved there: the dimensions of its tensors that
-        lie on the axis are replaced, by their place in the call.  Raises InvalidValueError for values that are no whole
-        numbers, arrays of different lengths, and an axis that this operator cannot be moved along.
+        lie on the axis are replaced, by their position in the call.  Raises InvalidValueError for values that are no
+        whole numbers, arrays of different lengths, and an axis that this operator cannot be moved along.
         """
         leaf = as_leaf(op)
         sweep = Sweep(axes)

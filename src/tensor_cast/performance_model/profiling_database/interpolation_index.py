@@ -32,7 +32,7 @@ from tensor_cast.performance_model.profiling_database.geometry.slices import (
     grid_problem,
     inside_frontier,
     line,
-    split,
+    partition,
 )
 from tensor_cast.performance_model.profiling_database.interpolation_math import SimplexField, SimplexHit
 
@@ -327,7 +327,7 @@ class CandidateGroup:
         """Point indices by their values on the fixed axes; points that lack an axis are left out.  O(n log n), once."""
         key = (fixed, axes, pick)
         if key not in self._parts:
-            self._parts[key] = split(self.points, fixed, axes, pick)
+            self._parts[key] = partition(self.points, fixed, axes, pick)
         return self._parts[key]
 
     @staticmethod

@@ -1,6 +1,6 @@
 """Exact lookup: a measured row that is the very operator, or a reasoned miss.
 
-Asks the engine for measured coordinates only, never for an interpolation.
+Asks the interpolation engine for measured coordinates only, never for an interpolation.
 Source: docs/facts/exact-lookup.md, "Order of dispatch".
 """
 

@@ -75,7 +75,7 @@ class AttentionParams:
 
 
 def normalise_query(shape: Shape, head_dim: int) -> tuple[int, int, int] | None:
-    """`(tokens, heads, head_dim)` of a query: rank 3 as is, `(B,N,1,D)` without the 1, `(T, heads*dim)` split."""
+    """`(tokens, heads, head_dim)` of a query: rank 3 as is, `(B,N,1,D)` without the 1, `(T, heads*dim)` divided."""
     if len(shape) == 3:
         return shape[0], shape[1], shape[2]
     if len(shape) == 4 and shape[2] == 1:

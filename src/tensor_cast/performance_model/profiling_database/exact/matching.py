@@ -126,8 +126,8 @@ def normalised_forms(kernel: str, specs: tuple[TensorSpec, ...]) -> tuple[tuple[
         joined = _swiglu_form(*specs)
         return (joined, specs) if joined else (specs,)
     if form == "cache_halves" and len(specs) == 4:
-        split = _cache_write_form(specs)
-        return (split, specs) if split else (specs,)
+        halves = _cache_write_form(specs)
+        return (halves, specs) if halves else (specs,)
     return (specs,)
 
 

@@ -45,7 +45,7 @@ __all__ = [
     "grid_problem",
     "inside_frontier",
     "line",
-    "split",
+    "partition",
 ]
 
 CONFIDENCE: Final = {0: 1.0, 1: 0.70, 2: 0.65, 3: 0.60}
@@ -120,7 +120,7 @@ class Slice:
         return self.lattice
 
 
-def split(
+def partition(
     points: PointSet, fixed: tuple[str, ...], axes: tuple[str, ...], pick: Pick
 ) -> Mapping[tuple[float, ...], IntArray]:
     """Point indices by their values on the fixed axes; points that lack an axis or a latency are left out."""

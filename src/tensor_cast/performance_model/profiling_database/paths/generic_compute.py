@@ -73,7 +73,7 @@ class GenericComputePath(OperatorPath):
         return (tuple(target.axes),)
 
     def moved(self, leaf: LeafOp, axes: Mapping[str, int], entry: OperatorEntry) -> LeafOp:
-        """The first dimension of the first input, and the dimension of the same size and place of every tensor that
+        """The first dimension of the first input, and the dimension of the same size and position of every tensor that
         has as many dimensions; a vector of indices counts too, a parameter (by its role) never.
         """
         if len(axes) != 1 or not set(axes) <= {"axis_0", "output_numel"} or not leaf.tensors:
@@ -172,7 +172,7 @@ def _bare(shape: Shape) -> Shape:
 
 
 def _follows(spec: TensorSpec, first: Shape) -> bool:
-    """Whether a tensor has the first one's rows: the same size at the same place, or an index for each."""
+    """Whether a tensor has the first one's rows: the same size at the same position, or an index for each."""
     bare = _bare(spec.shape) if spec.shape else ()
     if not bare or bare[0] != first[0]:
         return False

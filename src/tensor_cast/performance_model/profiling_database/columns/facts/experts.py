@@ -141,7 +141,7 @@ def _expert_ranks(leaf: LeafOp, constants: Mapping[str, object], *, dispatch: bo
 
 
 def _experts(leaf: LeafOp, constants: Mapping[str, object], local: int, ranks: int) -> int:
-    """Experts of the layer: given, or the local ones times the ranks; both must agree up to an uneven split."""
+    """Experts of the layer: given, or the local ones times the ranks; both must agree up to an uneven share."""
     total = count_attr(leaf, constants, "num_experts")
     if total is None:
         return local * ranks
