@@ -25,7 +25,7 @@ DATABASE: Final = SOURCE / "tensor_cast" / "performance_model" / "profiling_data
 sys.path.append(str(ROOT / "tests"))  # the graph of imports that the tests of the walls use
 
 _NESTING: Final = (ast.If, ast.For, ast.While, ast.With, ast.Try, ast.Match, ast.AsyncFor, ast.AsyncWith)
-_CITED: Final = re.compile(r"\b(?:facts|specification|rulings?|spec)(?:,? sections?)? \d|facts, section|RFC \d+ facts")
+_CITED: Final = re.compile(r"\b(?:facts|specification|rulings?|spec)(?:,? sections?)? \d|facts,? section|RFC \d+ facts")
 
 
 @dataclass(frozen=True)

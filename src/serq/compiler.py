@@ -12,11 +12,11 @@ from serq import ir
 from serq.checks.check import check
 from serq.errors import SerqError, Source, fail
 from serq.lowering.build import Build
-from serq.lowering.seed import lower_seed
+from serq.lowering.seed import lower_single_file
 from serq.lowering.settings import Settings, finish, given_settings
 from serq.lowering.split import lower_split
 from serq.syntax import tree
-from serq.syntax.parse import is_deployment, parse_deployment, parse_seed, parse_workload, start_of
+from serq.syntax.parse import is_deployment, parse_deployment, parse_single_file, parse_workload, start_of
 
 __all__ = ["compile"]
 
@@ -73,7 +73,7 @@ def _compile(
         root = Path(path).resolve() if path is not None else None
         items = _items(program, root)
         with _about(program.name):
-            return _checked(*lower_seed(items, settings, sets, defs))
+            return _checked(*lower_single_file(items, settings, sets, defs))
 
     deployment = parse_deployment(program)
     if other is None:
@@ -145,11 +145,11 @@ def _read(path: Path) -> str:
 def _items(program: Source, root: Path | None) -> tuple[tree.Item, ...]:
     """The items of a single-file program with those of the files it uses, each file once."""
     seen: set[Path | None] = {root} if root else set()
-    return _with_included(parse_seed(program), program.name, root, root.parent if root else None, seen)
+    return _with_included(parse_single_file(program), program.name, root, root.parent if root else None, seen)
 
 
 def _with_included(
-    parsed: tree.SeedProgram, name: str, file: Path | None, folder: Path | None, seen: set[Path | None]
+    parsed: tree.SingleFileProgram, name: str, file: Path | None, folder: Path | None, seen: set[Path | None]
 ) -> tuple[tree.Item, ...]:
     found: list[tree.Item] = []
     for item in parsed.items:
@@ -167,5 +167,5 @@ def _with_included(
         if not path.is_file():
             raise fail("structure", f"no file {item.path!r} beside {name!r}", item.at)
         inner = Source.of(path.relative_to(folder).as_posix(), _read(path))
-        found.extend(_with_included(parse_seed(inner), inner.name, path, folder, seen))
+        found.extend(_with_included(parse_single_file(inner), inner.name, path, folder, seen))
     return tuple(found)

@@ -1,4 +1,7 @@
-"""Instance files: the constants and settings of one case, kept apart from the program (specification, section 19)."""
+"""Instance files: the constants and settings of one case, kept apart from the program.
+
+Source: docs/language.md, "Command line".
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from serq.lowering.build import Build
 from serq.lowering.declarations import Inputs, add_lets
 from serq.lowering.settings import Settings, written_settings
 from serq.syntax import tree
-from serq.syntax.parse import parse_seed
+from serq.syntax.parse import parse_single_file
 
 __all__ = ["Instance", "read_instance"]
 
@@ -30,7 +33,7 @@ def read_instance(path: str | Path) -> Instance:
     """
     file = Path(path)
     try:
-        items = parse_seed(Source.of(file.name, file.read_text(encoding="utf-8-sig"))).items
+        items = parse_single_file(Source.of(file.name, file.read_text(encoding="utf-8-sig"))).items
     except UnicodeDecodeError:
         raise SerqError("syntax", "the file is not UTF-8 text", file=file.name) from None
     for item in items:
@@ -39,8 +42,8 @@ def read_instance(path: str | Path) -> Instance:
     runs = [item for item in items if isinstance(item, tree.RunDecl)]
     if len(runs) > 1:
         raise fail("structure", "a second 'run'", runs[1].at)
-    build = Build(seed=True)
-    add_lets(items, build, Inputs({}), "seed")
+    build = Build(single_file=True)
+    add_lets(items, build, Inputs({}), "single")
     if build.errors:
         raise build.errors[0]
     settings = written_settings(runs[0] if runs else None, build, Settings())

@@ -1,8 +1,8 @@
 """Semantic dtypes, their byte widths and their names in the Ascend profiling database.
 
-Source: profiling database facts, section 2.2; ruling 29 for 8-bit floats and 4-bit types.  `float16` maps to `DT_BF16`
-because the simulator's default activation dtype is float16 and the device measures both alike; only the
-dynamic-quantisation path, which has FP16 rows of its own, asks for `DT_FLOAT16`.
+`float16` maps to `DT_BF16` because the simulator's default activation dtype is float16 and the device measures both
+alike; only the dynamic-quantisation path, which has FP16 rows of its own, asks for `DT_FLOAT16`.
+Source: docs/facts/database-layout.md, "Names of dtypes"; decision 002.29 for 8-bit floats and 4-bit types.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`castq devices`: the table, one device, JSON, and what is unknown.  Figures are those of the device facts."""
+"""`castq devices`: the table, one device, JSON, and what is unknown.  Figures are those of docs/devices.md."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def _numbers(number: str) -> list[str]:
 
 NUMBERS = [name for i in range(1, 9) for name in _numbers(str(i))]
 ROWS = load_rows().rows
-# Row of section 5 -> path its selector leads to.
+# Row of RFC 5 -> path its selector leads to.
 SELECTED = {
     "DispatchFFNCombine": "moe_fused",
     "Broadcast / Shared-token": "elementwise",
@@ -176,7 +176,7 @@ def _groups(path: OperatorPath, axes: tuple[tuple[str, ...], ...]) -> tuple[tupl
 
 @pytest.mark.parametrize("number", range(len(SELECTED)))
 def test_every_selector_of_section_5_leads_to_its_path(english: Any, number: Any) -> None:
-    """RFC 7.3.1: the selectors of section 5, taken as written."""
+    """RFC 7.3.1: the selectors of RFC 5, taken as written."""
     row = _table(english, "5", 1).rows[number]
     fields: dict[str, Any] = {"kernel_type": "Cast"}
     for name, _, value in (span.partition(": ") for span in code_spans(row[2])):

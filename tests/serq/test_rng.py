@@ -1,4 +1,4 @@
-"""The generator and its streams, against the vectors of the language's specification (section 16.1)."""
+"""The generator and its streams, against fixed vectors (docs/facts/random-streams.md)."""
 
 from __future__ import annotations
 

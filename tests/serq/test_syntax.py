@@ -9,7 +9,7 @@ import pytest
 from serq.errors import SerqError, Source
 from serq.syntax import tree
 from serq.syntax.fmt import format_source
-from serq.syntax.parse import is_deployment, parse_deployment, parse_expression, parse_seed, parse_workload
+from serq.syntax.parse import is_deployment, parse_deployment, parse_expression, parse_single_file, parse_workload
 from serq.syntax.tokens import tokenize
 
 
@@ -114,7 +114,9 @@ def test_deep_nesting_is_an_error_of_the_program(text: Any) -> None:
 
 
 def test_keywords_are_contextual() -> None:
-    program = parse_seed(source("stage order : fifo; pool queue { cap 1; } session { run order (1); set link = 2; }"))
+    program = parse_single_file(
+        source("stage order : fifo; pool queue { cap 1; } session { run order (1); set link = 2; }")
+    )
     stage, pool, session = program.items
     assert isinstance(stage, tree.StageDecl)
     assert isinstance(pool, tree.PoolDecl)
@@ -123,7 +125,7 @@ def test_keywords_are_contextual() -> None:
 
 
 def test_both_spellings_of_a_definition() -> None:
-    program = parse_seed(source("def f(x) = 2 * x; def g(x) { 2 * x } def h(x) { set a = x; } def e() { }"))
+    program = parse_single_file(source("def f(x) = 2 * x; def g(x) { 2 * x } def h(x) { set a = x; } def e() { }"))
     shapes = [(item.name, item.value is not None, len(item.body)) for item in program.items]  # type: ignore[union-attr]
     assert shapes == [("f", True, 0), ("g", True, 0), ("h", False, 1), ("e", False, 0)]
 
@@ -153,19 +155,19 @@ def test_retired_spellings_name_their_replacement(text: Any, hint: Any) -> None:
 
 def test_the_other_edition_is_named() -> None:
     with pytest.raises(SerqError, match="single-file edition writes 'branch"):
-        parse_seed(source("session { if (1) { } }"))
+        parse_single_file(source("session { if (1) { } }"))
 
 
 def test_no_empty_statement_and_no_trailing_comma() -> None:
     for text in ("session { ; }", "session { set a = 1;; }", "workload { hidden a, ; }"):
         with pytest.raises(SerqError) as caught:
-            parse_seed(source(text))
+            parse_single_file(source(text))
         assert caught.value.kind == "syntax"
 
 
 def test_a_hold_may_end_with_a_semicolon_or_not() -> None:
     for end in ("", ";"):
-        parse_seed(source("session { hold p (1) { } cache (1)" + end + " end; }"))
+        parse_single_file(source("session { hold p (1) { } cache (1)" + end + " end; }"))
 
 
 def test_an_empty_server_list_is_an_error() -> None:

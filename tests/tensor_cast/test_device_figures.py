@@ -1,4 +1,4 @@
-"""Figures of device profiles: literals of the device facts, properties over all profiles, and bad files."""
+"""Figures of device profiles: literals, properties over all profiles, and bad files."""
 
 from __future__ import annotations
 

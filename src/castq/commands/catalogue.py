@@ -70,7 +70,7 @@ def axes(
     if not found:
         show.say(f"{op} runs no kernel in this database")
     for kernel in found:
-        show.print_tree(_title(kernel), _facts(kernel))
+        show.print_tree(_title(kernel), _told(kernel))
 
 
 def _title(kernel: KernelAxes) -> str:
@@ -79,15 +79,15 @@ def _title(kernel: KernelAxes) -> str:
     return f"{kernel.kernel}: {kernel.points} points in {len(kernel.regimes)} regimes"
 
 
-def _facts(kernel: KernelAxes) -> dict[str, Any]:
-    facts: dict[str, Any] = {}
+def _told(kernel: KernelAxes) -> dict[str, Any]:
+    shown: dict[str, Any] = {}
     if kernel.axes:
-        facts["axes"] = {axis: _span(values) for axis, values in kernel.axes.items() if values}
+        shown["axes"] = {axis: _span(values) for axis, values in kernel.axes.items() if values}
     if kernel.facts:
-        facts["regime"] = {name: _listed(values) for name, values in kernel.facts.items()}
+        shown["regime"] = {name: _listed(values) for name, values in kernel.facts.items()}
     if kernel.variants:
-        facts["kernel_source"] = _listed(kernel.variants)
-    return facts
+        shown["kernel_source"] = _listed(kernel.variants)
+    return shown
 
 
 def _span(values: Sequence[float]) -> str:

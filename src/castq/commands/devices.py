@@ -56,10 +56,10 @@ def _show(device: DeviceProfile) -> None:
 
 
 def _row(entry: Entry) -> tuple[str, ...]:
-    facts = _facts(entry)
-    beside = "; ".join(part for part in (facts.get("note", ""), *_others(entry), facts.get("why", "")) if part)
-    sources = "; ".join(facts.get("sources", ()))
-    return entry.name, entry.shown, facts.get("confidence", "-"), sources or facts.get("reason", "-"), beside
+    told = _told(entry)
+    beside = "; ".join(part for part in (told.get("note", ""), *_others(entry), told.get("why", "")) if part)
+    sources = "; ".join(told.get("sources", ()))
+    return entry.name, entry.shown, told.get("confidence", "-"), sources or told.get("reason", "-"), beside
 
 
 def _others(entry: Entry) -> list[str]:
@@ -74,17 +74,17 @@ def _to_json(device: DeviceProfile) -> dict[str, Any]:
         "aliases": list(device.aliases),
         "comm_grid": list(device.comm_grid),
         "tiers": list(device.tiers),
-        "figures": {entry.name: _facts(entry) for entry in device.entries},
+        "figures": {entry.name: _told(entry) for entry in device.entries},
     }
 
 
-def _facts(entry: Entry) -> dict[str, Any]:
+def _told(entry: Entry) -> dict[str, Any]:
     """Everything a profile says under one name, empty words left out."""
-    facts: dict[str, Any] = {"shown": entry.shown}
+    told: dict[str, Any] = {"shown": entry.shown}
     for field in ("low", "high", "unit", "text", "confidence", "absence", "reason", "note", "why"):
         value = getattr(entry, field, "")
         if value != "":
-            facts[field] = value
-    facts["sources"] = list(getattr(entry, "sources", ()))
-    facts["alternatives"] = [_facts(other) for other in getattr(entry, "alternatives", ())]
-    return facts
+            told[field] = value
+    told["sources"] = list(getattr(entry, "sources", ()))
+    told["alternatives"] = [_told(other) for other in getattr(entry, "alternatives", ())]
+    return told

@@ -174,13 +174,13 @@ def explanation(answer: Answer) -> dict[str, Any]:
     """What `--explain` shows, from the most telling fact to the least."""
     document = answer.to_json()
     details: dict[str, Any] = document.pop("details")
-    facts: dict[str, Any] = {"database": _database(answer), "operator": document.pop("operator")}
-    facts |= {key: document[key] for key in _OUTCOME if key in document}
-    facts |= {key: details.pop(key) for key in _ORDER if key in details}
+    shown: dict[str, Any] = {"database": _database(answer), "operator": document.pop("operator")}
+    shown |= {key: document[key] for key in _OUTCOME if key in document}
+    shown |= {key: details.pop(key) for key in _ORDER if key in details}
     rows = details.pop("matched_row_meta", None)
     if rows:
-        facts["matched rows"] = {_place(row): _row_facts(row) for row in rows}
-    return facts | details
+        shown["matched rows"] = {_place(row): _row_cells(row) for row in rows}
+    return shown | details
 
 
 def _database(answer: Answer) -> str:
@@ -191,5 +191,5 @@ def _place(row: Mapping[str, Any]) -> str:
     return f"{row.get('file', '?')}:{row.get('line', row.get('row', '?'))}"
 
 
-def _row_facts(row: Mapping[str, Any]) -> dict[str, Any]:
+def _row_cells(row: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in row.items() if key not in ("file", "line", "row", "row_index")}

@@ -146,7 +146,7 @@ def check(
     from castq.commands import show
 
     sound = compiled(file, workload, Given(inputs, sets, defs), {"to_run": False})
-    facts: dict[str, Any] = {
+    shown: dict[str, Any] = {
         "stages": [f"{_member(stage.name, stage.index)}: {stage.kind}" for stage in sound.stages],
         "pools": [f"{_member(pool.name, pool.index)}: {pool.cap:g} units" for pool in sound.pools],
         "arrivals": sound.arrival.kind,
@@ -156,9 +156,9 @@ def check(
         "run": {"horizon": sound.horizon, "warmup": sound.warmup, "seed": sound.seed, "arrivals": sound.arrivals},
     }
     if as_json:
-        show.print_json({"program": file, **facts})
+        show.print_json({"program": file, **shown})
     else:
-        show.print_tree(f"{label(file)} is sound", facts)
+        show.print_tree(f"{label(file)} is sound", shown)
 
 
 def ir(

@@ -100,12 +100,12 @@ def print_table(
     _print(table, None if fold else _PIPED_WIDTH)
 
 
-def print_tree(title: str, facts: Mapping[str, Any]) -> None:
-    """A tree of plain JSON facts: scalars and short lists on one line, everything else as branches."""
+def print_tree(title: str, values: Mapping[str, Any]) -> None:
+    """A tree of plain JSON values: scalars and short lists on one line, everything else as branches."""
     from rich.tree import Tree
 
     tree = Tree(printable(title))
-    _grow(tree, facts, top=True)
+    _grow(tree, values, top=True)
     _print(tree)
 
 
@@ -117,8 +117,8 @@ def _print(renderable: RenderableType, width: int | None = None) -> None:
     put("".join(line.rstrip() + "\n" for line in captured.get().split("\n")[:-1]))
 
 
-def _grow(tree: Tree, facts: Mapping[str, Any], top: bool = False) -> None:
-    for name, value in facts.items():
+def _grow(tree: Tree, values: Mapping[str, Any], top: bool = False) -> None:
+    for name, value in values.items():
         if value is None:
             continue
         if isinstance(value, Mapping) and value and (top or not _is_flat(value.values())):

@@ -1,1 +1,1 @@
-"""The conformance check of the seed RFC: its rows, and rows of measurements of its own."""
+"""The conformance check of the RFC: its rows, and rows of measurements of its own."""

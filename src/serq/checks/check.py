@@ -21,14 +21,14 @@ def check(program: ir.Program, build: Build) -> None:
         _releases(build)
     with build.keeping():
         _legs(build)
-    if not build.seed:
+    if not build.single_file:
         with build.keeping():
             _unleased(program, build)
     with build.keeping():
         check_stale(program, build.headers)
     with build.keeping():
         _hidden(program, build)
-    if not build.seed:
+    if not build.single_file:
         with build.keeping():
             check_whole(program, starts, build.whole_amounts(), build.place)
         with build.keeping():
@@ -61,9 +61,9 @@ def _legs(build: Build) -> None:
 def _hidden(program: ir.Program, build: Build) -> None:
     if not build.hidden:
         return
-    flow = HiddenFlow(program, frozenset(build.hidden), strict=not build.seed, place=build.place)
+    flow = HiddenFlow(program, frozenset(build.hidden), strict=not build.single_file, place=build.place)
     try:
-        if build.seed:
+        if build.single_file:
             flow.follow(program.session)
         elif build.server_block is not None:
             flow.follow(build.server_block, build.sends)

@@ -1,4 +1,4 @@
-"""Amounts of tokens must be provably whole (section 8 of the language)."""
+"""Amounts of tokens must be provably whole.  Source: docs/language.md, "Sizes, costs, whole numbers"."""
 
 from __future__ import annotations
 

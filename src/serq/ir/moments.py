@@ -1,4 +1,7 @@
-"""When an expression is evaluated and what it may read then (section 7 of the language), as a table."""
+"""When an expression is evaluated and what it may read then, as a table.
+
+Source: docs/language.md, "What may be read where".
+"""
 
 from __future__ import annotations
 

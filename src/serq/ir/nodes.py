@@ -202,7 +202,7 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Take units for the length of a block (specification, section 12.2).
+    """Take units for the length of a block (docs/language.md, "Holds and admission").
 
     `bindings` are the `at admission` values, evaluated anew at every attempt before the amounts and kept as attributes.
     `prefix` is the chain of (key, length); `private_from` the first segment whose key is the session itself, None when

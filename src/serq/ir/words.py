@@ -1,4 +1,4 @@
-"""Which words may name what (section 5.1 of the language)."""
+"""Which words may name what.  Source: docs/language.md, "Names"."""
 
 from __future__ import annotations
 

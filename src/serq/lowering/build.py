@@ -138,7 +138,7 @@ class Scope:
 
     build: Build
     moment: Moment
-    side: str = "seed"
+    side: str = "single"
     names: Mapping[str, Binding] = field(default_factory=dict)
     queue: Queue | None = None
     member: ir.Expr | None = None
@@ -164,8 +164,8 @@ class Scope:
 class Build:
     """The state of one compilation."""
 
-    def __init__(self, seed: bool) -> None:
-        self.seed = seed
+    def __init__(self, single_file: bool) -> None:
+        self.single_file = single_file
         self.lets: dict[str, float] = {}
         self.defs: dict[str, Definition] = {}
         self.client_lets: dict[str, float] = {}
@@ -242,7 +242,7 @@ class Build:
 
         found = [amount for amount in self.amounts if tokens(amount.pool)]
         for pool in self.pools:
-            if tokens(pool) and not self.seed:
+            if tokens(pool) and not self.single_file:
                 found.append(Amount(ir.Num(pool.cap), f"the capacity of {pool.name!r}", pool.at))
                 found.append(Amount(ir.Num(pool.block or 1.0), f"the block of {pool.name!r}", pool.at))
         return found
@@ -261,9 +261,9 @@ class Build:
         """Claim a name for one meaning; one word may not mean two things."""
         if name in RESERVED:
             raise fail("structure", f"{name!r} is a word of the language", at, code="E-reserved-word")
-        if name in BUILTINS and not (self.seed and name in _ROW and what in ("stage", "pool")):
+        if name in BUILTINS and not (self.single_file and name in _ROW and what in ("stage", "pool")):
             raise fail("structure", f"{name!r} is an attribute every session has", at, code="E-reserved-word")
-        retired = not self.seed and what in ("attribute", "constant", "claim") and name in RETIRED_NAMES
+        retired = not self.single_file and what in ("attribute", "constant", "claim") and name in RETIRED_NAMES
         taken = {"queue": QUEUE_WORDS, "device": KEYWORDS}.get(what, frozenset())
         if retired or name in taken:
             raise fail("structure", f"{name!r} is a word of the language", at, code="E-reserved-word")

@@ -13,7 +13,7 @@ __all__ = ["lower_claim", "lower_gauge"]
 
 def _anywhere(scope: Scope) -> str:
     """Measures look at the whole program: no side hides its names from them."""
-    return "seed" if scope.build.seed else "everywhere"
+    return "single" if scope.build.single_file else "everywhere"
 
 
 def lower_gauge(decl: tree.GaugeDecl, scope: Scope) -> ir.Gauge:

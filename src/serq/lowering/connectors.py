@@ -1,4 +1,7 @@
-"""Connectors of an engine: copies from another queue, and a second tier (sections 15.3 and 15.4 of the language)."""
+"""Connectors of an engine: copies from another queue, and a second tier.
+
+Source: docs/language.md, "Transfers and connectors".
+"""
 
 from __future__ import annotations
 

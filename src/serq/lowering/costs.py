@@ -1,4 +1,7 @@
-"""The types of the split edition: a number, or a cost of one or several resources (section 8 of the language)."""
+"""The types of the split edition: a number, or a cost of one or several resources.
+
+Source: docs/language.md, "Sizes, costs, whole numbers".
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,7 @@ def scale(left: Value, right: Value, op: str, at: Place) -> Cost | None:
 
 def spend(value: Value, resources: Sequence[Resource], scope: Scope, at: Place) -> None:
     """Check that an amount may be spent on all the resources."""
-    if scope.build.seed:
+    if scope.build.single_file:
         return
     names = ", ".join(resource.name for resource in resources)
     if value.cost is None:

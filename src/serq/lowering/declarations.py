@@ -30,7 +30,7 @@ _OPTIONS = ("seed", "horizon", "warmup", "arrivals", "trace", "set", "def", "jso
 Number = float | int | str
 
 
-def constant_scope(build: Build, side: str = "seed") -> Scope:
+def constant_scope(build: Build, side: str = "single") -> Scope:
     return Scope(build, MOMENTS["constant"], side)
 
 
@@ -62,10 +62,10 @@ class Inputs:
         call = let.value
         if isinstance(call, tree.CallExpr) and call.name == "args.number":
             return self._input(call, build, side)
-        if build.seed and let.name in self.sets:
+        if build.single_file and let.name in self.sets:
             self.known[let.name] = let.name_at
             return setting(let.name, self.sets[let.name], build)
-        if build.seed:
+        if build.single_file:
             self.known[let.name] = let.name_at
         return constant(let.value, constant_scope(build, side), f"the constant {let.name!r}")
 
@@ -73,12 +73,12 @@ class Inputs:
         """Does a value the caller gave for an input decide this constant?"""
         for one in expression_names(let.value):
             given = isinstance(one, tree.Text) and one.value in self.sets
-            if not build.seed and (given or (isinstance(one, tree.Path) and one.plain in build.overridden)):
+            if not build.single_file and (given or (isinstance(one, tree.Path) and one.plain in build.overridden)):
                 return True
         return False
 
     def _input(self, call: tree.CallExpr, build: Build, side: str) -> float:
-        if build.seed:
+        if build.single_file:
             raise fail(
                 "call", "'args.number' belongs to the split edition", call.at, hint="override a 'let' by its name"
             )
@@ -122,7 +122,7 @@ def add_definitions(items: Iterable[tree.Item], build: Build, defs: Mapping[str,
 
 
 def _define(decl: tree.DefDecl, build: Build, defs: Mapping[str, str], side: str) -> None:
-    taken = NO_DEFINITION - AGGREGATES if build.seed else NO_DEFINITION
+    taken = NO_DEFINITION - AGGREGATES if build.single_file else NO_DEFINITION
     for word in (decl.name, *decl.params):
         if word in taken:
             raise fail("structure", f"{word!r} is a word of the language", decl.at, code="E-reserved-word")

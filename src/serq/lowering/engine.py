@@ -1,4 +1,7 @@
-"""Devices, engines and schedulers of the split edition to the interchange form (section 9.3 of the language)."""
+"""Devices, engines and schedulers of the split edition to the interchange form.
+
+Source: docs/language.md, "Devices and engines".
+"""
 
 from __future__ import annotations
 

@@ -136,11 +136,11 @@ def _call(expr: tree.CallExpr, scope: Scope) -> Value:
         return _query(expr, scope)
     if name in AGGREGATES and scope.moment.name == "an end claim":
         return _observed(expr, scope)
-    if name == "pow" and build.seed:
+    if name == "pow" and build.single_file:
         if len(expr.args) != 2:
             raise _arity(name, 2, len(expr.args), expr.at)
         return Value(binary("^", lower_number(expr.args[0], scope), lower_number(expr.args[1], scope)))
-    if name == "floor" and len(expr.args) == 2 and not build.seed:
+    if name == "floor" and len(expr.args) == 2 and not build.single_file:
         return _floor_to(expr, scope)
     if name in FUNCTIONS:
         return _function(expr, scope)
@@ -200,7 +200,7 @@ def _query(expr: tree.CallExpr, scope: Scope) -> Value:
     path = _pool_argument(expr, 3 if name == "price" else 1)
     if name not in scope.moment.queries:
         raise fail("moment", f"{name!r} cannot be read in {scope.moment.name}", expr.at)
-    if name == "allocated" and scope.build.seed:
+    if name == "allocated" and scope.build.single_file:
         raise fail("call", "'allocated' belongs to the split edition", expr.at)
     stage, ref = resolve(path, scope, "pool" if name in POOL_QUERIES else "stage")
     if name == "budget_left":
@@ -304,7 +304,7 @@ def _fold(op: str, total: ir.Expr, term: ir.Expr) -> ir.Expr:
 
 def _cost_call(call: tree.CallExpr, scope: Scope) -> Value:
     """`cost(resource, ..., amount)`."""
-    if scope.build.seed:
+    if scope.build.single_file:
         hint = "the single-file edition has plain numbers: write the amount alone"
         raise fail("call", "unknown function 'cost'", call.at, hint=hint)
     if len(call.args) < 2:

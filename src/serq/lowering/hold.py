@@ -1,4 +1,4 @@
-"""Holds to the interchange form (section 12.2 of the language)."""
+"""Holds to the interchange form.  Source: docs/language.md, "Holds and admission"."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _bindings(statement: tree.HoldStatement, header: Scope) -> tuple[tuple[int, 
         header.build.headers.append((value, f"the admission value {name!r}", expr.at))
         header.build.decisions.append((value, f"the admission value {name!r}", expr.at))
         found.append((assign(name, at, header), value))
-    for i, (slot, _) in enumerate(found if not header.build.seed else ()):
+    for i, (slot, _) in enumerate(found if not header.build.single_file else ()):
         for (_, value), (name, at, _) in zip(found[: i + 1], statement.bindings, strict=False):
             if slot in reads(value):
                 other = statement.bindings[i][0]
@@ -171,5 +171,5 @@ def _lease(statement: tree.HoldStatement, pools: list[Resource], scope: Scope) -
 
 def whole_amount(expr: ir.Expr, pool: Resource, at: Place, scope: Scope) -> None:
     """Ask for an amount of tokens to be whole (split edition)."""
-    if not scope.build.seed:
+    if not scope.build.single_file:
         scope.build.amounts.append(Amount(expr, f"an amount of {pool.name!r}", at, pool))

@@ -72,7 +72,7 @@ def _register(name: str, scope: Scope) -> int | None:
 def readable_names(scope: Scope) -> set[str]:
     """The attributes this side may read, by the names it writes."""
     build = scope.build
-    if scope.side in ("seed", "everywhere"):
+    if scope.side in ("single", "everywhere"):
         return set(build.slots)
     if scope.side == "server":
         return build.sides["server"] | {"serial", "cached", "computed"}

@@ -1,4 +1,4 @@
-"""Calls of queue entries, written out where they are called (section 15.2 of the language)."""
+"""Calls of queue entries, written out where they are called.  Source: docs/language.md, "Queues and entries"."""
 
 from __future__ import annotations
 

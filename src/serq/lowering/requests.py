@@ -1,4 +1,4 @@
-"""A request to an engine, `E (input, output)`, written out as statements (section 15.1 of the language)."""
+"""A request to an engine, `E (input, output)`, written out as statements.  Source: docs/language.md, "Requests"."""
 
 from __future__ import annotations
 

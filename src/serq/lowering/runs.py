@@ -31,7 +31,7 @@ def lower_run(statement: tree.RunStatement, scope: Scope) -> Sequence[ir.Stmt]:
     else:
         spend(value, resources, scope, at)
     _check_amount(value.expr, resources[0], at)
-    if resources[0].engine is not None and not scope.build.seed:
+    if resources[0].engine is not None and not scope.build.single_file:
         scope.build.amounts.append(Amount(value.expr, f"what a run on {resources[0].name!r} computes", at))
     growing = None
     if statement.growing is not None:
@@ -103,7 +103,7 @@ def _check_mode(statement: tree.RunStatement, stage: Resource, scope: Scope, at:
         return
     if engine is None:
         raise fail("structure", f"{statement.mode!r} needs a step engine; {stage.name!r} is none", at)
-    if not scope.build.seed and (scope.queue is None or scope.queue.engine is not engine):
+    if not scope.build.single_file and (scope.queue is None or scope.queue.engine is not engine):
         hint = f"write '{engine.name} (input, output);'"
         message = f"{statement.mode!r} on {stage.name!r} stands only in the entries of its queue"
         raise fail("structure", message, at, hint=hint)
@@ -115,9 +115,9 @@ def _share(written: str | None, placed: _Placed, scope: Scope, at: Place) -> str
         return written
     share = written or build.share
     if share is None:
-        hint = "write 'share maxmin;'" if build.seed else "write '…, share = share.maxmin)'"
+        hint = "write 'share maxmin;'" if build.single_file else "write '…, share = share.maxmin)'"
         raise fail("structure", "a flow over several stages needs a sharing policy", at, hint=hint)
-    if not build.seed and "std/share" not in build.uses:
+    if not build.single_file and "std/share" not in build.uses:
         raise fail("structure", "'share' needs 'use \"std/share\";'", at)
     for resource, _ in placed:
         check_flow_stage(resource, at)
@@ -160,6 +160,6 @@ def copy_content(source: tree.Path, target: tree.Path, load: tree.Expression, sc
     loaded = lower_number(load, scope, "the amount loaded")
     if isinstance(loaded, ir.Num) and not loaded.value >= 0:
         raise fail("value", f"a negative amount loaded into {pool.name!r}", load.at)
-    if not scope.build.seed:
+    if not scope.build.single_file:
         scope.build.amounts.append(Amount(loaded, f"what is loaded into {pool.name!r}", load.at))
     return (ir.Load(ref, loaded), ir.Release(origin_ref))

@@ -27,16 +27,16 @@ from serq.lowering.step import link_memory, lower_step
 from serq.lowering.workload import lower_arrival, lower_trace
 from serq.syntax import tree
 
-__all__ = ["lower_seed"]
+__all__ = ["lower_single_file"]
 
 
-class _Seed:
+class _SingleFile:
     """One single-file program on its way to the interchange form."""
 
     def __init__(self, items: tuple[tree.Item, ...], inputs: Inputs) -> None:
         self.items = items
         self.inputs = inputs
-        self.build = Build(seed=True)
+        self.build = Build(single_file=True)
         self.scope = Scope(self.build, MOMENTS["statement"])
         self.pools: list[tuple[Resource, tree.PoolDecl]] = []
         self.stages: list[tuple[Resource, tree.StageDecl]] = []
@@ -54,9 +54,9 @@ class _Seed:
 
     def declare(self, defs: Mapping[str, str]) -> None:
         build = self.build
-        add_definitions(self.items, build, defs, "seed")
-        check_definition_order(build, "seed")
-        add_lets(self.items, build, self.inputs, "seed")
+        add_definitions(self.items, build, defs, "single")
+        check_definition_order(build, "single")
+        add_lets(self.items, build, self.inputs, "single")
         self.inputs.finish()
         for name in defs:
             if name not in build.defs:
@@ -159,45 +159,45 @@ class _Seed:
         self.claims.append(lower_claim(decl, self.scope))
 
 
-def lower_seed(
+def lower_single_file(
     items: tuple[tree.Item, ...], settings: Settings, sets: Mapping[str, Number], defs: Mapping[str, str]
 ) -> tuple[ir.Program, Build, Settings]:
     """The program, not yet checked as a whole, what was noted of it, and its settings; raises the first error found."""
-    seed = _Seed(items, Inputs(sets))
-    build = seed.build
-    seed.declare(defs)
+    single = _SingleFile(items, Inputs(sets))
+    build = single.build
+    single.declare(defs)
     build.stop()
-    workload, session, server = _parts(seed)
+    workload, session, server = _parts(single)
     build.server = server.body if server else ()
     bodies = _bodies(items)
-    seed.supply_tool(bodies)
+    single.supply_tool(bodies)
     with build.keeping():
-        seed.link()
-    seed.attributes(bodies)
+        single.link()
+    single.attributes(bodies)
     with build.keeping():
         _hide(workload, build)
     build.stop()
-    seed.rows()
-    init, turn = _preparation(workload.init, seed.scope), _preparation(workload.turn, seed.scope)
-    main = lower_block(session.body, seed.scope)
-    seed.measures()
-    settings = written_settings(seed.one(tree.RunDecl, "run"), build, settings)
-    arrival = lower_arrival(workload.arrive, seed.scope)
+    single.rows()
+    init, turn = _preparation(workload.init, single.scope), _preparation(workload.turn, single.scope)
+    main = lower_block(session.body, single.scope)
+    single.measures()
+    settings = written_settings(single.one(tree.RunDecl, "run"), build, settings)
+    arrival = lower_arrival(workload.arrive, single.scope)
     build.stop()
     program = ir.Program(
         attrs=tuple(build.attrs),
         builtins=tuple((name, slot) for name, slot in list(build.slots.items())[:9]),
         observes=tuple(build.observes),
-        pools=tuple(seed.pool_rows),
-        stages=tuple(seed.stage_rows),
+        pools=tuple(single.pool_rows),
+        stages=tuple(single.stage_rows),
         blocks=tuple(build.blocks),
         session=main,
         arrival=arrival,
         trace=lower_trace(workload, settings),
         init=init,
         turn=turn,
-        gauges=tuple(seed.gauges),
-        claims=tuple(seed.claims),
+        gauges=tuple(single.gauges),
+        claims=tuple(single.claims),
         hidden=tuple(sorted(build.hidden)),
         share=build.share,
         places=build.all_places(),
@@ -205,22 +205,22 @@ def lower_seed(
     return program, build, settings
 
 
-def _parts(seed: _Seed) -> tuple[tree.WorkloadDecl, tree.SessionDecl, tree.ServerDecl | None]:
-    workload = seed.one(tree.WorkloadDecl, "workload")
+def _parts(single: _SingleFile) -> tuple[tree.WorkloadDecl, tree.SessionDecl, tree.ServerDecl | None]:
+    workload = single.one(tree.WorkloadDecl, "workload")
     if workload is None:
-        empty = not seed.items
+        empty = not single.items
         hint = "write 'workload { arrive batch(1); }'"
         hint = f"{hint}; a deployment is 'fn main() {{ … }}' and a workload file" if empty else hint
         message = "the program is empty" if empty else "the program has no workload"
         raise SerqError("structure", message, hint=hint, code="E-one-workload")
     assert isinstance(workload, tree.WorkloadDecl)
-    session = seed.one(tree.SessionDecl, "session")
+    session = single.one(tree.SessionDecl, "session")
     if workload.session is not None and session is not None:
         raise fail("structure", "a second 'session'", session.at)
     chosen = workload.session or session
     if chosen is None:
         raise fail("structure", "the program has no 'session { … }'", workload.at)
-    server = seed.one(tree.ServerDecl, "server")
+    server = single.one(tree.ServerDecl, "server")
     assert isinstance(chosen, tree.SessionDecl)
     assert server is None or isinstance(server, tree.ServerDecl)
     return workload, chosen, server

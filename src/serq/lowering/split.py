@@ -48,7 +48,7 @@ class _Split:
     def __init__(self, deployment: tree.Deployment, workload: tree.WorkloadFile) -> None:
         self.items: tuple[tree.Item, ...] = (*deployment.outer, *deployment.items)
         self.client_items = workload.items
-        self.build = Build(seed=False)
+        self.build = Build(single_file=False)
         self.declared = Declared()
         self.server = one_server(deployment)
         self.workload = one_workload(workload)

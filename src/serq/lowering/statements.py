@@ -129,7 +129,7 @@ def _mark(statement: tree.NameStatement, scope: Scope) -> Sequence[ir.Stmt]:
 def _word(statement: tree.WordStatement, scope: Scope) -> Sequence[ir.Stmt]:
     build, at = scope.build, statement.at
     if statement.word == "turn":
-        if scope.side == "seed":
+        if scope.side == "single":
             return (ir.Turn(),)
         if scope.side != "client":
             raise fail("structure", "'turn' is a statement of the workload's session", at)
@@ -143,7 +143,7 @@ def _word(statement: tree.WordStatement, scope: Scope) -> Sequence[ir.Stmt]:
         if not build.server:
             raise fail("structure", "'request' needs a 'server { … }'", at)
         return lower_body(build.server, scope)
-    if scope.side in ("seed", "client"):
+    if scope.side in ("single", "client"):
         return (ir.End("session"),)
     if scope.side == "entry" or scope.holds or scope.leg:
         raise fail("structure", "'end' stands outside holds, legs and entries of a server", at)

@@ -1,4 +1,4 @@
-"""Step stages of the single-file edition (section 9.4 of the language)."""
+"""Step stages of the single-file edition.  Source: docs/language.md, "Step stages"."""
 
 from __future__ import annotations
 

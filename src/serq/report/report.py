@@ -1,4 +1,7 @@
-"""What a run tells: plain attributes, and the same as JSON.  Specification, section 16.6."""
+"""What a run tells: plain attributes, and the same as JSON.
+
+Source: docs/language.md, "The report".
+"""
 
 from __future__ import annotations
 

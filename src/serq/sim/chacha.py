@@ -1,4 +1,4 @@
-"""ChaCha with 12 rounds, and the keys of streams: the bits of the specification's section 16.1.
+"""ChaCha with 12 rounds, and the keys of streams.  Source: docs/facts/random-streams.md.
 
 One block is worked out in plain Python; runs of blocks, and the first blocks of many streams, in numpy.
 """
@@ -38,7 +38,7 @@ def mix(z: int) -> int:
 
 
 def stream_seed(run_seed: int, serial: int, turn: int, kind: int) -> int:
-    """The seed of a session's stream: `sub` of the specification."""
+    """The seed of a session's stream (docs/facts/random-streams.md, "Seeds of streams")."""
     h = mix(run_seed & _M64)
     h = mix(h ^ serial)
     h = mix(h ^ turn)

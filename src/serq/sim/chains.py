@@ -1,8 +1,9 @@
-"""Prefixes that sessions share: a tree of segments in a pool's cache.  Specification, section 12.10.
+"""Prefixes that sessions share: a tree of segments in a pool's cache.
 
 A chain of (key, length) segments names content.  Its shared segments are nodes of the tree, each the property of no
 session; from the first private segment on, the content belongs to the session at that place of the tree.  Reading pins
 shared segments: they count as used, once for all readers, and cannot be evicted.
+Source: docs/language.md, "Shared prefixes".
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Growing a hold, and what gives way when it does not fit.  Specification, section 12.7."""
+"""Growing a hold, and what gives way when it does not fit.
+
+Source: docs/language.md, "Growth, preemption, leases".
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Holds: the queue for them, admission, and giving units back.  Specification, sections 12.2 to 12.5."""
+"""Holds: the queue for them, admission, and giving units back.
+
+Source: docs/language.md, "Holds and admission".
+"""
 
 from __future__ import annotations
 

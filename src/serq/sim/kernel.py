@@ -1,6 +1,6 @@
-"""The event loop: events in order of time and scheduling, settling, iterations.  Specification, section 11.
+"""The event loop: events in order of time and scheduling, settling, iterations.
 
-Deterministic: nothing depends on the host's clock, hashes or threads.
+Deterministic: nothing depends on the host's clock, hashes or threads.  Source: docs/language.md, "Events and settling".
 """
 
 from __future__ import annotations

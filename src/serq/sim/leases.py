@@ -1,4 +1,7 @@
-"""Allocations that outlive their hold.  Specification, sections 12.7 and 12.8."""
+"""Allocations that outlive their hold.
+
+Source: docs/language.md, "Growth, preemption, leases".
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Pools: allocation, the queue of waiting holds, the cache of prefixes, growth, leases.  Specification, section 12."""
+"""Pools: allocation, the queue of waiting holds, the cache of prefixes, growth, leases.
+
+Source: docs/language.md, "How a run goes".
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Sessions come, take turns, fork legs, run jobs and leave.  Specification, sections 9.6, 9.7 and 16.
+"""Sessions come, take turns, fork legs, run jobs and leave.
 
 A session that is ready is resumed in the order of becoming ready.
+Source: docs/language.md, "Workload", "Session, server, turn", "Forks".
 """
 
 from __future__ import annotations

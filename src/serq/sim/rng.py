@@ -1,4 +1,4 @@
-"""Random streams, bit for bit as the specification's section 16.1 gives them."""
+"""Random streams, bit for bit as docs/facts/random-streams.md gives them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Stages where time passes: FIFO servers, processor sharing, delays, and flows over shared links.
 
-Specification, section 13.
+Source: docs/language.md, "How stages serve".
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Means, intervals, percentiles and time averages.  Definitions: specification, section 16.5."""
+"""Means, intervals, percentiles and time averages.  Source: docs/language.md, "Warm-up and statistics"."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cursor over the tokens and the grammar of expressions (section 4.1 of the language)."""
+"""The cursor over the tokens and the grammar of expressions.  Source: docs/language.md, "Grammar of expressions"."""
 
 from __future__ import annotations
 

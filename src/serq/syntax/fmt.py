@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from serq.errors import SerqError, Source
-from serq.syntax.parse import is_deployment, parse_deployment, parse_seed, parse_workload
+from serq.syntax.parse import is_deployment, parse_deployment, parse_single_file, parse_workload
 from serq.syntax.tokens import Comment, Token, tokenize
 
 __all__ = ["format_source"]
@@ -58,7 +58,7 @@ def _parse(source: Source) -> None:
         parse_deployment(source)
         return
     try:
-        parse_seed(source)
+        parse_single_file(source)
     except SerqError as error:
         try:
             parse_workload(source)

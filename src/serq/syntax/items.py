@@ -44,7 +44,7 @@ class ItemParser(StatementParser):
 
     def _equation(self, name: Token, params: tuple[str, ...]) -> tree.DefDecl:
         mark = self.next()
-        if not self.seed:
+        if not self.single_file:
             hint = f"write 'def {name.text}({', '.join(params)}) {{ … }}'"
             raise fail("syntax", "a definition's body is braced in the split edition", mark.at, hint=hint)
         value = self.expression()
@@ -92,7 +92,7 @@ class ItemParser(StatementParser):
             return "ps", value
         if self.accept("delay"):
             return "delay", None
-        raise self.unexpected("'fifo', 'ps', 'delay'" + (" or 'step'" if self.seed else ""))
+        raise self.unexpected("'fifo', 'ps', 'delay'" + (" or 'step'" if self.single_file else ""))
 
     def pool_options(self) -> tuple[tree.PoolOption, ...]:
         self.expect("{")
@@ -116,14 +116,14 @@ class ItemParser(StatementParser):
             return tree.PoolOption(at, text)
         if text == "spill":
             return self._spill_option(word)
-        if text == "admit" and self.seed:
+        if text == "admit" and self.single_file:
             self.expect("via")
             return tree.PoolOption(at, text, names=(self.reference("a stage"),))
         names = "'cap', 'block', 'evict', 'preempt', 'queue', 'reserve', 'spill'"
         raise self.unknown("pool option", word, f"the options are {names}")
 
     def _every(self) -> tree.Expression | None:
-        return self.parenthesised() if not self.seed and self.accept("every") else None
+        return self.parenthesised() if not self.single_file and self.accept("every") else None
 
     def _keyed_option(self, word: Token) -> tree.PoolOption:
         plain = "lru" if word.text == "evict" else "fifo"
@@ -138,7 +138,7 @@ class ItemParser(StatementParser):
     def _preempt_option(self, word: Token) -> tree.PoolOption:
         if self.sees("none", "lifo"):
             return tree.PoolOption(word.at, "preempt", self.next().text)
-        if self.seed:
+        if self.single_file:
             raise self.unexpected("'none' or 'lifo'")
         if self.accept("by"):
             keys = self.keys()
@@ -217,17 +217,17 @@ class ItemParser(StatementParser):
             path = self.string()
             found["trace"] = (path.text, bool(self.accept("ordered")), path.at)
             self.expect(";")
-        elif text == "send" and not self.seed:
+        elif text == "send" and not self.single_file:
             self.expect("(")
             found["send"] = self.many(self._send_field)
             self.expect(")")
             self.expect(";")
-        elif text == "hidden" and self.seed:
+        elif text == "hidden" and self.single_file:
             names = self.many(self.name)
             found["hidden"] = (*found.get("hidden", ()), *((name.text, name.at) for name in names))
             self.expect(";")
         else:
-            words = "'arrive', 'trace', 'init', 'turn', 'session'" + (", 'hidden'" if self.seed else ", 'send'")
+            words = "'arrive', 'trace', 'init', 'turn', 'session'" + (", 'hidden'" if self.single_file else ", 'send'")
             raise self.unknown("workload item", word, f"the items are {words}")
 
     def _arrive(self, word: Token) -> tree.ArriveItem:

@@ -1,4 +1,4 @@
-"""Text to syntax tree, and which edition a text is written in (section 2 of the language)."""
+"""Text to syntax tree, and which edition a text is written in.  Source: docs/language.md, "Editions and files"."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from itertools import pairwise
 
 from serq.errors import Place, Source, fail
 from serq.syntax import tree
-from serq.syntax.seed import SeedParser
+from serq.syntax.seed import SingleFileParser
 from serq.syntax.split import SplitParser
 from serq.syntax.tokens import tokenize
 
-__all__ = ["is_deployment", "parse_deployment", "parse_expression", "parse_seed", "parse_workload", "start_of"]
+__all__ = ["is_deployment", "parse_deployment", "parse_expression", "parse_single_file", "parse_workload", "start_of"]
 
 
 def is_deployment(source: Source) -> bool:
@@ -25,9 +25,9 @@ def start_of(source: Source) -> Place:
     return tokens[0].at
 
 
-def parse_seed(source: Source) -> tree.SeedProgram:
+def parse_single_file(source: Source) -> tree.SingleFileProgram:
     """A program of the single-file edition."""
-    return SeedParser(source).program()
+    return SingleFileParser(source).program()
 
 
 def parse_deployment(source: Source) -> tree.Deployment:

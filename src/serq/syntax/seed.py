@@ -1,4 +1,4 @@
-"""The grammar of the single-file edition (section 4.5 of the language)."""
+"""The grammar of the single-file edition.  Source: docs/language.md, "Grammar of the single-file edition"."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from serq.syntax import tree
 from serq.syntax.items import ItemParser
 from serq.syntax.tokens import Token
 
-__all__ = ["SeedParser"]
+__all__ = ["SingleFileParser"]
 
 _ITEMS = ("use", "let", "def", "pool", "stage", "workload", "session", "server", "share", "gauge", "claim", "run")
 
 
-class SeedParser(ItemParser):
-    seed = True
+class SingleFileParser(ItemParser):
+    single_file = True
 
-    def program(self) -> tree.SeedProgram:
+    def program(self) -> tree.SingleFileProgram:
         items: list[tree.Item] = []
         while self.token.kind != "end":
             items.append(self._item())
-        return tree.SeedProgram(tuple(items))
+        return tree.SingleFileProgram(tuple(items))
 
     def _item(self) -> tree.Item:
         word = self.token

@@ -1,4 +1,7 @@
-"""The grammar of the split edition: deployments and workload files (sections 4.2 and 4.3 of the language)."""
+"""The grammar of the split edition: deployments and workload files.
+
+Source: docs/language.md, "Grammar of deployments", "Grammar of workload files".
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The grammar of statements, both editions (sections 4.4 and 4.5 of the language)."""
+"""The grammar of statements, both editions.
+
+Source: docs/language.md, "Grammar of statements", "Grammar of what both editions share".
+"""
 
 from __future__ import annotations
 
@@ -31,9 +34,9 @@ _RETIRED = {
 
 
 class StatementParser(ExpressionParser):
-    """Reads statements; `seed` chooses the words of the single-file edition."""
+    """Reads statements; `single_file` chooses the words of the single-file edition."""
 
-    seed = False
+    single_file = False
 
     def block(self) -> tree.Body:
         return self.deeper(self._block)
@@ -50,10 +53,10 @@ class StatementParser(ExpressionParser):
         token = self.token
         if token.kind != "name":
             raise self.unexpected("a statement or '}'")
-        readers = _SEED if self.seed else _SPLIT
+        readers = _SINGLE_FILE if self.single_file else _SPLIT
         if reader := readers.get(token.text):
             return reader(self, self.next())
-        hint = _HINTS[self.seed].get(token.text) or _RETIRED.get(token.text)
+        hint = _HINTS[self.single_file].get(token.text) or _RETIRED.get(token.text)
         if hint and self.ahead().text != ".":
             raise fail("syntax", f"{token.text!r} is not a statement here", token.at, hint=hint)
         return self._call_statement()
@@ -104,12 +107,12 @@ class StatementParser(ExpressionParser):
     # --- control ------------------------------------------------------------------------------------------------------
 
     def _if(self, word: Token) -> tree.Statement:
-        chance = bool(self.seed and self.accept("with"))
+        chance = bool(self.single_file and self.accept("with"))
         test = self.parenthesised()
         then = self.block()
         otherwise: tree.Body = ()
         if self.accept("else"):
-            nested = None if self.seed else self.accept("if")
+            nested = None if self.single_file else self.accept("if")
             otherwise = (self.deeper(lambda: self._if(nested)),) if nested else self.block()
         return tree.IfStatement(word.at, test, then, otherwise, chance)
 
@@ -124,7 +127,7 @@ class StatementParser(ExpressionParser):
 
     def _hold(self, word: Token) -> tree.Statement:
         parts = self.many(self.hold_part)
-        prefix = self.chain() if not self.seed and self.accept("prefix") else ()
+        prefix = self.chain() if not self.single_file and self.accept("prefix") else ()
         reuse = self.parenthesised() if self.accept("reuse") else None
         bindings: tuple[tuple[str, Place, tree.Expression], ...] = ()
         if self.accept("at"):
@@ -272,7 +275,7 @@ _BOTH: dict[str, _Reader] = {
     "loop": _P._while,
     "choose": _P._choose,
 }
-_SEED: dict[str, _Reader] = {
+_SINGLE_FILE: dict[str, _Reader] = {
     **_BOTH,
     "request": _P._word,
     "prefill": _P._tool,

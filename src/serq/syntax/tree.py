@@ -77,12 +77,12 @@ __all__ = [
     "RunDecl",
     "RunStatement",
     "SchedulerStatement",
-    "SeedProgram",
     "SendField",
     "ServerDecl",
     "SessionDecl",
     "SetStatement",
     "ShareDecl",
+    "SingleFileProgram",
     "StageDecl",
     "Statement",
     "StepOption",
@@ -375,7 +375,7 @@ Item = (
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SeedProgram:
+class SingleFileProgram:
     """A program of the single-file edition."""
 
     items: tuple[Item, ...]

@@ -1,4 +1,4 @@
-"""Trace files: the turns a workload replays, one line each (section 9.6 of the language)."""
+"""Trace files: the turns a workload replays, one line each.  Source: docs/language.md, "Workload"."""
 
 from __future__ import annotations
 

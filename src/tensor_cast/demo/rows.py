@@ -15,7 +15,7 @@ Filled = Literal["microbench", "profile", "both", "planned"]
 Peak = Literal["fp16", "int8"]
 Slots = tuple[TensorSpec | None, ...]
 
-# Device facts: profiling database facts, section 1 (376 TFLOPS, 752 TOPS, 1.6 TiB/s).
+# docs/facts/database-layout.md, "The device of the databases".
 PEAK_FLOPS: Final[Mapping[Peak, float]] = {"fp16": 376e12, "int8": 752e12}
 BANDWIDTH: Final = 1.6 * 2**40
 

@@ -1,7 +1,7 @@
 """The canonical leaf descriptor: one operator call as a value, used by exact lookup and by interpolation.
 
-Nothing here needs a tensor library.  Source: seed RFC section 3.2 (the "Issue #272" contract) and the leaf-operator
-facts, section 3.
+Nothing here needs a tensor library.
+Source: RFC 3.2; docs/facts/leaf-operators.md, "One descriptor for lookup and interpolation".
 """
 
 from __future__ import annotations

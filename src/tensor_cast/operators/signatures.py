@@ -2,7 +2,8 @@
 
 Each line lists the arguments in order.  Suffixes: `?` may be None, `[]` a list of tensors, `[]?` a list that may be
 absent, `=` a non-tensor attribute.
-Source: leaf-operator facts, section 1.  Operators outside the table take their tensors in order, without roles.
+Operators outside the table take their tensors in order, without roles.
+Source: docs/facts/leaf-operators.md, "Arguments".
 """
 
 from __future__ import annotations

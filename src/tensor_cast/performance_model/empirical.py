@@ -1,6 +1,6 @@
-"""From operators to time: composites split upstream, every leaf asked of the data source once, summed once, here.
+"""From operators to time: composites taken apart upstream, every leaf asked of the data source once, summed once, here.
 
-Source: seed RFC, section 3.2; ruling 14; metrics facts, section 1.
+Source: RFC 3.2; decision 002.14.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def test_each_refusal_of_the_dispatch_has_its_reason(tmp_path: Path, entry: dict
 
 
 def test_an_unknown_subcategory_still_allows_the_base_exact_row(tmp_path: Path) -> None:
-    """Ruling 12."""
+    """Decision 002.12."""
     mapping = {"aten.mm.default": {"kernel_type": "MatMulV2", "compute_subcategory": "nonsense"}}
     folder = write_database(tmp_path, {"MatMulV2": ROWS}, mapping)
     wrapper = source(folder)
@@ -59,7 +59,7 @@ def test_an_unknown_subcategory_still_allows_the_base_exact_row(tmp_path: Path) 
 
 
 def test_zero_cost_and_accepted_miss_come_before_any_path(tmp_path: Path) -> None:
-    """Ruling 3."""
+    """Decision 002.3."""
     mapping: dict[str, dict[str, Any]] = {
         "a.zero.x": {"zero_cost": True, "kernel_type": "Cast", "query_mode": "elementwise"},
         "a.accepted.x": {"accepted_miss": "absorbed", "kernel_type": "Cast", "compute_subcategory": "compute_scale"},
@@ -88,7 +88,7 @@ def mla() -> tuple[LeafOp, dict[str, Any]]:
 
 
 def test_a_partial_whose_interpolation_fails_is_none_for_lookup_and_kept_by_query(tmp_path: Path) -> None:
-    """Ruling 1: a partial sum can never pass for a whole."""
+    """Decision 002.1: a partial sum can never pass for a whole."""
     leaf, mapping = mla()
     tables = {
         "BatchMatMulV2": [row("4,2,128;4,128,512", BF16, 1.0)],

@@ -1,4 +1,7 @@
-"""Phase 1 interpolation, rule by rule; expected values are worked by hand in the comments."""
+"""Phase 1 interpolation, rule by rule.  Expected values are worked by hand in the comments.
+
+Source: docs/facts/interpolation.md.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ def product(m: int, k: int, n: int, latency: float | str | None = None, **column
     return row(f"{m},{k};{k},{n}", BF16, latency, **columns)
 
 
-# --- matmul (section 4) ---------------------------------------------------------------------------------------------
+# --- matrix products ------------------------------------------------------------------------------------------------
 
 
 def test_1d_over_m_between_adjacent_rows(tmp_path: Path) -> None:
@@ -205,7 +208,7 @@ def test_alternate_kernels_are_tried_in_order_and_all_are_reported(tmp_path: Pat
 
 
 def test_an_interpolation_in_the_primary_beats_an_exact_row_in_an_alternate(tmp_path: Path) -> None:
-    """Ruling 16, for a path that owns exact matches."""
+    """Decision 002.16, for a path that owns exact matches."""
     mapping = {
         "aten.add.Tensor": {"kernel_type": "Add", "alternate_kernel_types": ["AddAiCore"], "query_mode": "elementwise"}
     }
@@ -220,7 +223,7 @@ def test_an_interpolation_in_the_primary_beats_an_exact_row_in_an_alternate(tmp_
     assert hit(source(folder).query(leaf)).latency_us == 15.0
 
 
-# --- latency source purity (section 7) ------------------------------------------------------------------------------
+# --- latency source purity ------------------------------------------------------------------------------------------
 
 
 def test_one_interpolation_never_mixes_latency_columns(tmp_path: Path) -> None:
@@ -252,7 +255,7 @@ def test_the_candidate_column_list_is_longer_than_the_exact_one(tmp_path: Path) 
     assert hit(wrapper.query(mm(150, 8, 4))).latency_us == 20.0
 
 
-# --- generic compute (section 5) ------------------------------------------------------------------------------------
+# --- generic compute ------------------------------------------------------------------------------------------------
 
 CAST = {"aten.to.dtype": {"kernel_type": "Cast"}}
 
@@ -328,7 +331,7 @@ def test_output_numel_needs_one_output(tmp_path: Path, outputs: list[Any], cause
     assert answer.details["attempts"][0]["cause"] == cause
 
 
-# --- dense attention (section 6) ------------------------------------------------------------------------------------
+# --- dense attention ------------------------------------------------------------------------------------------------
 
 FIA = {"tensor_cast.attention.default": {"kernel_type": "FusedInferAttentionScore", "query_mode": "attention_special"}}
 SQRT = {"FusedInferAttentionScore": {"axis_transform": "sqrt_seq"}}

@@ -162,7 +162,7 @@ def test_a_single_candidate_is_insufficient(case: Case, tmp_path: Path) -> None:
     ],
 )
 def test_invalid_latency_is_rejected_and_counted(case: Case, tmp_path: Path, latency: str, reason: str) -> None:
-    """RFC 6.3: candidate latency must be positive and finite; ruling 19: zero is no measurement."""
+    """RFC 6.3: candidate latency must be positive and finite; decision 002.19: zero is no measurement."""
     wrapper = data(tmp_path, {case.kernel: [case.row(100, 10.0), case.row(150, latency), case.row(200, 20.0)]})
     assert hit(wrapper.query(case.leaf(150))).source is QuerySource.INTERPOLATED
     assert rejected(wrapper.query(case.leaf(300))) == {reason: 1}

@@ -1,6 +1,6 @@
 """Upstream decomposition against the database: one leaf, exact first, interpolated after, summed once and outside.
 
-Source: seed RFC, section 3.2, integration requirement 5.
+Source: RFC 3.2.
 """
 
 from __future__ import annotations

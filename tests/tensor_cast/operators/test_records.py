@@ -174,7 +174,7 @@ def test_the_layers_phase_reaches_the_requests() -> None:
 
 
 def test_a_dtype_nobody_knows_keeps_its_name() -> None:
-    """Ruling 28: a tracer's dtype is data; what has no name in a database is a miss of the lookup, not an error."""
+    """Decision 002.28: a tracer's dtype is data; without a name in a database it is a miss, not an error."""
     leaf = leaf_from_record(Record("aten.mm.default", (Tensor((4, 8), "torch.qfloat7"),)))
     assert leaf.tensor_dtypes == ("qfloat7",)
 

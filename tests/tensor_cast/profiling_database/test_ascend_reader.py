@@ -182,7 +182,7 @@ def test_extra_columns_are_text_or_none(tmp_path: Path) -> None:
     assert set(read.extra) == {"Accelerator Core", "EP Size", "Runtime topk", "aiv_time(us)"}
 
 
-# --- latency columns (database facts, section 2.4) --------------------------------------------------------------------
+# --- latency columns (docs/facts/database-layout.md, "Latency columns") -----------------------------------------------
 
 
 def picked(read: TensorTable) -> tuple[list[tuple[float, str, str]], list[tuple[float, str, str]]]:

@@ -169,7 +169,7 @@ def group(*rows: int) -> CandidateGroup:
 def test_where_the_batch_of_an_answer_is_from(
     rows: tuple[int, ...], asked: int | None, status: str, batch: float | None
 ) -> None:
-    """Phase 1 facts, 6.3, for questions that do not know their batch as well."""
+    """docs/facts/interpolation.md, "Dense attention", for questions that do not know their batch as well."""
     path, target = DenseAttentionPath(), Target({"q_tokens": 8.0, "seq": 1500.0}, (), notes={"batch": asked})
     fitted = path.fit(target, group(*rows))
     assert not isinstance(fitted, MissReason)

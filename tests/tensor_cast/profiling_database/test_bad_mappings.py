@@ -189,7 +189,7 @@ def test_an_unknown_family_is_located(tmp_path: Path) -> None:
 def test_a_selector_outside_its_set_is_reported_and_misses_with_the_nearest(
     tmp_path: Path, field: str, value: str, close: str
 ) -> None:
-    """Ruling 12: fail closed; a mapping may be newer than the program, so it still loads."""
+    """Decision 002.12: fail closed; a mapping may be newer than the program, so it still loads."""
     folder = write_database(tmp_path, {}, {"aten.mm.default": {"kernel_type": "MatMulV2", field: value}})
     data = source(folder)
     said = f"(did you mean {close!r}?)"

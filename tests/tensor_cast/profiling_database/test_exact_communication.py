@@ -14,7 +14,7 @@ MM = {"aten.mm.default": {"kernel_type": "MatMulV2"}}
 BF16 = "DT_BF16;DT_BF16"
 
 
-# --- communication (section 8) --------------------------------------------------------------------------------------
+# --- communication --------------------------------------------------------------------------------------------------
 
 COMM = {
     "tensor_cast.all_reduce.default": {"kernel_type": "hcom_allReduce_", "category": "communication"},
@@ -80,7 +80,7 @@ def test_the_referenced_communication_folder_is_read_first(tmp_path: Path) -> No
     assert hit(base_source(folder).query(collective("all_reduce", 1000, (0, 1)))).latency_us == 1.0
 
 
-# --- composites (section 9) -----------------------------------------------------------------------------------------
+# --- composites -----------------------------------------------------------------------------------------------------
 
 
 def test_a_static_composite_adds_its_collective(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ MM = {"aten.mm.default": {"kernel_type": "MatMulV2"}}
 BF16 = "DT_BF16;DT_BF16"
 
 
-# --- numbers to test against (exact-lookup facts, section 12) --------------------------------------------------------
+# --- padding (docs/facts/exact-lookup.md, "Padding") -----------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_fractal_nz_restores_to_n_k() -> None:
     assert restore_nd((16, 7168, 4096)) == (16, 7168, 4096)
 
 
-# --- per-input rules (section 4.4) ------------------------------------------------------------------------------------
+# --- per-input rules --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_a_padded_activation_before_a_transposed_weight_reports_transpose_but_ra
     assert combine_rules([padding, transpose]).rank is Rank.PADDED
 
 
-# --- compute (section 4) ----------------------------------------------------------------------------------------------
+# --- compute ----------------------------------------------------------------------------------------------------------
 
 
 def test_identity_returns_the_row_bit_for_bit(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_an_nz_weight_matches_transposed(tmp_path: Path) -> None:
 
 
 def test_the_best_rule_wins_over_file_order_and_ties_go_to_the_first_row(tmp_path: Path) -> None:
-    """Ruling 4: identity before transposes before padding; never averaged."""
+    """Decision 002.4: identity before transposes before padding; never averaged."""
     rows = [
         row("7,8;8,3", BF16, 1.0),
         row("16,8;3,8", BF16, 2.0),
@@ -203,7 +203,7 @@ def test_a_cache_write_splits_the_merged_cache(tmp_path: Path) -> None:
     assert hit(base_source(folder).query(leaf)).latency_us == 4.0
 
 
-# --- latency columns (database facts, section 2.4) ------------------------------------------------------------------
+# --- latency columns (docs/facts/database-layout.md, "Latency columns") ---------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -230,7 +230,7 @@ def test_a_row_without_usable_latency_is_never_a_hit(tmp_path: Path, latency: An
     assert miss(base_source(folder).query(mm(4, 8, 3))).code == "shape_mismatch"
 
 
-# --- dispatch (section 2) -------------------------------------------------------------------------------------------
+# --- dispatch (docs/facts/exact-lookup.md, "Order of dispatch") -----------------------------------------------------
 
 
 def test_dispatch_order_and_accounted_zeros(tmp_path: Path) -> None:
@@ -257,7 +257,7 @@ def test_a_kernel_without_a_table_is_csv_not_found(tmp_path: Path) -> None:
     assert miss(base_source(folder).query(mm(4, 8, 3))).code == "csv_not_found"
 
 
-# --- elementwise (section 5) ----------------------------------------------------------------------------------------
+# --- elementwise ----------------------------------------------------------------------------------------------------
 
 ADD = {"aten.add.Tensor": {"kernel_type": "Add", "query_mode": "elementwise", "alternate_kernel_types": ["AddAiCore"]}}
 
@@ -293,7 +293,7 @@ def test_elementwise_with_scalar_output_is_ordinary_compute(tmp_path: Path) -> N
     assert hit(base_source(folder).query(leaf)).latency_us == 3.0
 
 
-# --- fused MoE (section 6) ------------------------------------------------------------------------------------------
+# --- fused MoE ------------------------------------------------------------------------------------------------------
 
 
 def test_fused_moe_needs_a_configured_ep_size_and_an_equal_one(tmp_path: Path) -> None:
@@ -314,7 +314,7 @@ def test_fused_moe_without_an_ep_column_does_not_check_it(tmp_path: Path) -> Non
     assert hit(base_source(folder).query(LeafOp.build(op, [((4, 8), "bf16")]))).latency_us == 2.0
 
 
-# --- attention (section 7) ------------------------------------------------------------------------------------------
+# --- attention ------------------------------------------------------------------------------------------------------
 
 ATTENTION = {
     "tensor_cast.attention.default": {"kernel_type": "FusedInferAttentionScore", "query_mode": "attention_special"}

@@ -174,7 +174,7 @@ def test_a_refused_coordinate_takes_no_part() -> None:
     assert refused.reason is MissReason.AMBIGUOUS_DUPLICATE_COORDINATE
 
 
-# --- regime matching (Phase 1 facts, section 2) ---------------------------------------------------------------------
+# --- regime matching (docs/facts/interpolation.md, "Regimes") -------------------------------------------------------
 
 
 def regime(**fields: Any) -> tuple[tuple[str, object], ...]:

@@ -127,7 +127,7 @@ def test_missing_scipy_is_a_reason_not_a_crash(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("dim", [2, 3])
 def test_values_equal_griddata_on_scattered_points(dim: int) -> None:
-    """Ruling 13: the same values as `griddata(method="linear")` on the same points."""
+    """Decision 002.13: the same values as `griddata(method="linear")` on the same points."""
     generator = np.random.default_rng(dim)
     points = generator.uniform(1, 100, (60, dim))
     values = generator.uniform(10, 1000, 60)

@@ -1,4 +1,4 @@
-"""Without its own row nothing is MEASURED: strict matching takes no other operator's row (ruling 30).
+"""Without its own row nothing is MEASURED: strict matching takes no other operator's row (decision 002.30).
 
 Each row's own question, its row and its repeats taken out of the table: what is left may bracket it or miss.
 """

@@ -1,4 +1,4 @@
-"""FP8, MXFP4 and INT4 rows answer by their own names and by nothing else (rulings 11 and 29)."""
+"""FP8, MXFP4 and INT4 rows answer by their own names and by nothing else (decisions 002.11 and 002.29)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Low precision beyond the linear operators: grouped products, quantising operators and KV caches (rulings 11, 29)."""
+"""Low precision beyond the linear operators: grouped products, quantising operators and KV caches.
+
+Source: decisions 002.11 and 002.29.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Strict and compatible matching (ruling 30): only the very operator, or the rules of padding and tolerance as well."""
+"""Strict and compatible matching (decision 002.30): the very operator alone, or rules of padding and tolerance too."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_representations_of_one_operator_still_match(tmp_path: Path) -> None:
 
 
 def test_one_token_lies_on_the_token_axis(tmp_path: Path) -> None:
-    """Ruling 2: (1, H) is one token; rows 1, 4, 8 answer 2."""
+    """Decision 002.2: (1, H) is one token; rows 1, 4, 8 answer 2."""
     rows = [row(f"{m},64;4,32,64", "DT_BF16;DT_BF16", 10.0 * m) for m in (1, 4, 8)]
     asked = LeafOp.build(GMM_OP, [((2, 64), "bf16"), ((4, 32, 64), "bf16")])
     for matching in ("strict", "compatible"):

@@ -41,7 +41,7 @@ def test_answers_that_rest_on_a_cut_row_say_so(tmp_path: Path, end: str) -> None
 
 
 def test_a_repeat_that_is_cut_marks_the_median(tmp_path: Path) -> None:
-    """Repeats merge by median (ruling 5), so the middle of three rests on all of them."""
+    """Repeats merge by median (decision 002.5), so the middle of three rests on all of them."""
     rows = [line(64, "10"), line(64, "12"), line(128, "30"), line(64, "1")]
     answer = hit(opened(tmp_path, HEADER + "\n".join(rows)).query(mm(96, 256, 128)))
     assert answer.latency_us == 20.0  # halfway between the median 10 and 30

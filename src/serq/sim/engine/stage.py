@@ -1,4 +1,4 @@
-"""The step engine: iterations over residents, formed by a scheduler.  Specification, section 14."""
+"""The step engine: iterations over residents, formed by a scheduler.  Source: docs/language.md, "The step engine"."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The totals over residents and batches that an engine's expressions read.  Specification, section 14."""
+"""The totals over residents and batches that an engine's expressions read.
+
+Source: docs/language.md, "What may be read where".
+"""
 
 from __future__ import annotations
 

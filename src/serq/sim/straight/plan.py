@@ -16,7 +16,7 @@ _MOST_DRAWS: Final = 64
 _MOST_SERVERS: Final = 10_000
 
 Stream = tuple[int, int]
-"""(turn, kind), as the specification's section 16.1 tells streams of a session apart."""
+"""(turn, kind), as docs/language.md, "Random numbers", tells streams of a session apart."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Moves sessions through their steps, some thousands at a time, and keeps the statistics of the kernel."""
+"""Moves sessions through their steps, some thousands at a time, and keeps the statistics of the event loop."""
 
 from __future__ import annotations
 

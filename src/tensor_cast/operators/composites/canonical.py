@@ -1,6 +1,6 @@
 """From a composite operator to the canonical leaves the database is asked about, one by one.
 
-Source: seed RFC, section 3.2 (the unified leaf contract); ruling 14.
+Source: RFC 3.2; decision 002.14.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """One descriptor for the leaves that DeepSeek-V4 emits directly and GLM-5 emits as children.
 
-Source: leaf-operator facts, sections 3 (rule 6) and 6; rulings 8 and 9.  Canonical forms, T tokens, h heads:
+Source: docs/facts/leaf-operators.md, "Canonical forms"; decisions 002.8 and 002.9.  T tokens, h heads:
 
 * `sparse_attn_sharedkv`: query `(T, h, D)`, kv = the cache `(blocks, block, D)`, topk_indices `(T, 1, topk)` int32;
 * `quant_lightning_indexer`: query `(T, h, D)`, weights `(T, h)`, indexer_cache `(blocks, block, D)`, one output

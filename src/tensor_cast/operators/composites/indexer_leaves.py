@@ -1,7 +1,7 @@
 """Canonical leaves of the sparse-attention indexer: key and norm, weights, query, cache write, selection.
 
-Source: exact-lookup facts, section 9.4; leaf-operator facts, sections 1.2 and 2.  The rotary embedding of query and key
-is no child in the facts and none here.
+The rotary embedding of query and key is no leaf.
+Source: docs/facts/leaf-operators.md, "Attention", "Leaves of a composite".
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _query_projection(leaf: LeafOp, tokens: int, columns: int, dtype: str) -> tu
 
 
 def _selection(leaf: LeafOp, parallel: ParallelConfig, tokens: int, query: TensorSpec) -> LeafOp:
-    """The phase matters only where sequence parallelism may split the tokens."""
+    """The phase matters only where sequence parallelism may spread the tokens."""
     may_split = splits_tokens(parallel, "prefill")
     form = attention_form(leaf) if may_split else "decode"
     requests = local_requests(leaf, parallel, form, tokens)

@@ -3,7 +3,8 @@
 T tokens, B requests, h heads of this rank, `lora` the latent width.  Dense: `multihead_latent_attention(_quant)`;
 sparse: `mla_sparse_attention(_quant)`.  Decode absorbs the up-projections (`aten.bmm` before and after attention over
 the latent cache); prefill expands the call's T latents with `kv_b_proj` (`aten.mm`).  The quantised forms take their
-products from the dtype of the weight.  Source: exact-lookup facts, sections 9.3 and 9.4; leaf-operator facts, 1.2.
+products from the dtype of the weight.
+Source: docs/facts/leaf-operators.md, "Attention", "Leaves of a composite".
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ def sparse_latent_leaves(leaf: LeafOp, parallel: ParallelConfig) -> tuple[LeafOp
 
 
 def local_requests(leaf: LeafOp, parallel: ParallelConfig, form: str, tokens: int) -> Requests | None:
-    """The grouping the attention kernel sees: the call's own, or rank 0's where the tokens are split."""
+    """The grouping the attention kernel sees: the call's own, or rank 0's where the tokens are spread."""
     requests = carried_requests(leaf)
     if not splits_tokens(parallel, form):
         return requests

@@ -122,7 +122,7 @@ def carried_requests(leaf: LeafOp) -> Requests | None:
 
 
 def numbered(parent: LeafOp, parts: Iterable[LeafOp]) -> tuple[LeafOp, ...]:
-    """The children in launch order, each naming its parent and place; facts about the model go along."""
+    """The children in launch order, each naming its parent and position; facts about the model go along."""
     carried: dict[str, AttrValue] = {k: v for k, v in parent.attrs if k in _CARRIED_ATTRS}
     return tuple(
         replace(part, source=f"child:{parent.name}#{i}", attrs=tuple({**carried, **dict(part.attrs)}.items()))

@@ -1,7 +1,7 @@
 """Which form of latent attention a call takes: decode absorbs the projections, prefill expands keys and values.
 
-Source: exact-lookup facts, sections 9.3 and 9.4.  Unlike the base's own decomposition nothing is assumed: a call whose
-phase cannot be told is refused.
+Unlike the base's own decomposition nothing is assumed: a call whose phase cannot be told is refused.
+Source: docs/facts/leaf-operators.md, "Phase of a composite".
 """
 
 from __future__ import annotations

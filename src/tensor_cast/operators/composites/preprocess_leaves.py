@@ -1,6 +1,6 @@
 """Canonical leaves of latent-attention preprocessing: two projections, then norm, rotary embedding and cache write.
 
-Source: exact-lookup facts, section 9.3; leaf-operator facts, section 1.2.
+Source: docs/facts/leaf-operators.md, "Attention", "Leaves of a composite".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Canonical leaves of a product followed by an all-reduce: the product, then the collective on its output.
 
-Source: leaf-operator facts, sections 1.4 and 1.5.
+Source: docs/facts/leaf-operators.md, "Products and quantisation", "Leaves of a composite".
 """
 
 from __future__ import annotations

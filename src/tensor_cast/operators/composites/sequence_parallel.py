@@ -1,6 +1,6 @@
 """What rank 0 of a tensor-parallel group sees when a prefill's tokens are spread over the group.
 
-Source: exact-lookup facts, section 9.4.
+Source: docs/facts/leaf-operators.md, "Rank 0 under sequence parallelism".
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def rank_zero_requests(requests: Requests, tokens: int, tensor_parallel_size: in
 
     Rank 0 holds the first `L = ceil(tokens / tensor_parallel_size)` tokens.  A request's local tokens are those before
     L; its context ends where they end, and a request without local tokens has none.  Query lengths that are unknown
-    are the contexts if those add up to `tokens` (a prefill from the start); no other split is assumed.
+    are the contexts if those add up to `tokens` (a prefill from the start); nothing else is assumed.
 
     >>> rank_zero_requests(Requests((4096,), (8192,)), 4096, 16)
     Requests(query_lens=(256,), kv_lens=(4352,), explicit_phase=None, block_table_shape=None)

@@ -1,6 +1,6 @@
 """The details of answers and misses: which rows, which axes, which boundaries, what was tried and why it failed.
 
-Source: Phase 1 facts, sections 3.3 and 9; seed RFC, section 6.
+Source: RFC 6; docs/facts/interpolation.md, "What an answer records", "Which reason is reported".
 """
 
 from __future__ import annotations

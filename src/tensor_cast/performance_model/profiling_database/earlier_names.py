@@ -1,6 +1,6 @@
 """Names that users of the existing `profiling_data_source` import, over what stands behind them here.
 
-See `docs/migrating.md`; exact-lookup facts, sections 1, 4, 8 and 9.2.
+Source: docs/migrating.md.
 """
 
 from __future__ import annotations

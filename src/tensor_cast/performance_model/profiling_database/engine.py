@@ -1,4 +1,4 @@
-"""The one engine behind every path: exact coordinate, then 1D, 2D, 3D inside the matching regimes, kernel by kernel."""
+"""The interpolation engine of every path: exact coordinate, then 1D, 2D, 3D in matching regimes, kernel by kernel."""
 
 from __future__ import annotations
 
@@ -323,7 +323,7 @@ class InterpolationEngine:
 
 
 class _Answered(NamedTuple):
-    """An answer of the engine, before anybody has asked what it rests on."""
+    """An answer of the interpolation engine, before anybody has asked what it rests on."""
 
     engine: InterpolationEngine
     question: Question

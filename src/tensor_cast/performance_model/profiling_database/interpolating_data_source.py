@@ -1,7 +1,7 @@
 """The wrapper: measured answers first, guarded interpolation after, a reasoned miss otherwise.
 
 Dispatch and diagnostics, nothing else: never decomposes an operator, never sums latencies.
-Source: seed RFC, section 3; rulings 1, 3, 12 and 16.
+Source: RFC 3; decisions 002.1, 002.3, 002.12 and 002.16.
 """
 
 from __future__ import annotations
@@ -89,8 +89,8 @@ class InterpolatingDataSource(DataSourcePerformanceModel):
         """The operator at many coordinates: each keyword names one of its axes and gives values, or one for all.
 
         Equal, point by point and bit by bit, to `query` on the operator moved there: the dimensions of its tensors that
-        lie on the axis are replaced, by their place in the call.  Raises InvalidValueError for values that are no whole
-        numbers, arrays of different lengths, and an axis that this operator cannot be moved along.
+        lie on the axis are replaced, by their position in the call.  Raises InvalidValueError for values that are no
+        whole numbers, arrays of different lengths, and an axis that this operator cannot be moved along.
         """
         leaf = as_leaf(op)
         sweep = Sweep(axes)
@@ -176,7 +176,7 @@ class InterpolatingDataSource(DataSourcePerformanceModel):
 
     def _by_coordinates(self, path: OperatorPath, leaf: LeafOp, entry: OperatorEntry) -> QueryResult | Miss:
         """Where the base looks up the path's own coordinates: asked kernel by kernel, so that an interpolation in the
-        primary kernel comes before a measured row of an alternate (ruling 16)."""
+        primary kernel comes before a measured row of an alternate (decision 002.16)."""
         answer = self.engine.answer(path, leaf, entry, "exact_miss")
         return answer if isinstance(answer, QueryResult) else _with_base(answer, self.base.answer(leaf), "exact_miss")
 

@@ -3,7 +3,7 @@
 Low dimension first: the axis groups are tried in the order given; the first that succeeds answers.  A slice (the
 points that agree with the target on every other axis) is prepared once and kept, its triangulation included, so that a
 question costs a dictionary access and a bisection or a simplex walk, independent of the number of rows.
-Source: Phase 1 facts, sections 2 and 3; seed RFC sections 2 and 3.4.
+Source: RFC 2.2 and 3.4; docs/facts/interpolation.md, "Regimes", "Inside one regime".
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tensor_cast.performance_model.profiling_database.geometry.slices import (
     grid_problem,
     inside_frontier,
     line,
-    split,
+    partition,
 )
 from tensor_cast.performance_model.profiling_database.interpolation_math import SimplexField, SimplexHit
 
@@ -327,7 +327,7 @@ class CandidateGroup:
         """Point indices by their values on the fixed axes; points that lack an axis are left out.  O(n log n), once."""
         key = (fixed, axes, pick)
         if key not in self._parts:
-            self._parts[key] = split(self.points, fixed, axes, pick)
+            self._parts[key] = partition(self.points, fixed, axes, pick)
         return self._parts[key]
 
     @staticmethod

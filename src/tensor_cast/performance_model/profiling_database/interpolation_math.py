@@ -1,8 +1,8 @@
 """Pure interpolation functions: adjacent-point lines, linear simplices, and the latency guards.
 
-Source: Phase 1 facts section 3.2; seed RFC section 2.1.  SciPy's Delaunay (Qhull) triangulates, so that values equal
-`scipy.interpolate.griddata(method="linear")` on the same points.  SciPy is optional: without it 2D and 3D questions are
-refused with `scipy_unavailable`.
+SciPy's Delaunay (Qhull) triangulates, so that values equal `scipy.interpolate.griddata(method="linear")` on the same
+points.  SciPy is optional: without it 2D and 3D questions are refused with `scipy_unavailable`.
+Source: RFC 2.1; docs/facts/interpolation.md, "Simplices"; decision 002.13.
 """
 
 from __future__ import annotations

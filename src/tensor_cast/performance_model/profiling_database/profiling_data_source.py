@@ -1,6 +1,7 @@
 """Exact lookup: a measured row that is the very operator, or a reasoned miss.
 
-Asks the engine for measured coordinates only, never for an interpolation.  Source: exact-lookup facts, section 2.
+Asks the interpolation engine for measured coordinates only, never for an interpolation.
+Source: docs/facts/exact-lookup.md, "Order of dispatch".
 """
 
 from __future__ import annotations
@@ -249,7 +250,7 @@ def _attention(context: ExactContext, leaf: LeafOp, entry: OperatorEntry) -> Que
 
 
 def _phase1_reason(miss: Miss) -> str:
-    """The bare code; only a missed child of a composite names its kernels (exact-lookup facts, section 10)."""
+    """The code alone, with kernels for a missed child only (docs/facts/exact-lookup.md, "Reasons of misses")."""
     return miss.code if miss.reason in _CODES_WITH_KERNELS else str(miss.reason)
 
 

@@ -40,19 +40,19 @@ def test_a_single_row_at_the_coordinate_is_measured(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("index", ["int64", "int32"])
 def test_the_slot_mapping_is_the_kernels_int32(tmp_path: Path, index: str) -> None:
-    """Ruling 8: the simulator's int64 indices are canonicalised once; the comparison stays strict."""
+    """Decision 002.8: the simulator's int64 indices are canonicalised once; the comparison stays strict."""
     assert hit(data(tmp_path, {SCATTER: PAIR}).query(scatter(150, index=index))).latency_us == 15.0
 
 
 def test_rows_of_another_index_dtype_do_not_answer(tmp_path: Path) -> None:
-    """Ruling 8: strict after canonicalisation, also towards rows that record INT64."""
+    """Decision 002.8: strict after canonicalisation, also towards rows that record INT64."""
     rows = [scatter_row(n, 1.0, dtypes="DT_BF16;INT64;DT_BF16") for n in (100, 200)]
     assert differs_in(data(tmp_path, {SCATTER: rows}).query(scatter(150))) == ["index_dtype"]
     assert differs_in(data(tmp_path / "int16", {SCATTER: PAIR}).query(scatter(150, index="int16"))) == ["index_dtype"]
 
 
 def test_blocks_and_slots_are_one_cache_shape(tmp_path: Path) -> None:
-    """Ruling 9: (blocks, block, D) is (blocks * block, D)."""
+    """Decision 002.9: (blocks, block, D) is (blocks * block, D)."""
     source = data(tmp_path, {SCATTER: PAIR})
     assert hit(source.query(scatter(150, cache=(1766, 128, 128)))).latency_us == 15.0  # 1766 * 128 = 226048
     assert hit(source.query(scatter(150, cache=(1766, 128, 1, 128)))).latency_us == 15.0
@@ -102,7 +102,7 @@ def test_the_alternate_kernel_is_tried_after_the_primary(tmp_path: Path) -> None
     answer = hit(data(tmp_path / "only", {AICORE: PAIR}).query(scatter(150)))
     assert (answer.latency_us, answer.details["kernel_type"]) == (15.0, AICORE)
     both = data(tmp_path / "both", {SCATTER: PAIR, AICORE: [scatter_row(150, 1.0), scatter_row(300, 2.0)]})
-    assert hit(both.query(scatter(150))).latency_us == 15.0  # ruling 16: the primary's interpolation comes first
+    assert hit(both.query(scatter(150))).latency_us == 15.0  # decision 002.16: the primary's interpolation comes first
     assert hit(both.query(scatter(225))).details["kernel_type"] == AICORE
     refused = miss(both.query(scatter(500)))
     assert [(item["kernel_type"], item["status"]) for item in refused.details["attempts"]] == [

@@ -218,7 +218,7 @@ def test_stacked_and_transposed_weights_are_one_form(tmp_path: Path) -> None:
 
 
 def test_repeats_merge_only_inside_one_regime(tmp_path: Path) -> None:
-    """RFC 7.2 DispatchFFNCombine: real-CSV duplicate-coordinate protection; ruling 5."""
+    """RFC 7.2 DispatchFFNCombine: real-CSV duplicate-coordinate protection; decision 002.5."""
     rows = [
         dfc_row(120, 10.0),
         dfc_row(120, 14.0),

@@ -70,7 +70,7 @@ def test_unknown_selectors_fail_closed(tmp_path: Path, entry: dict[str, Any], co
     """RFC 3.1: unknown compute_subcategory fails closed; an unknown query_mode never means generic compute."""
     rows = [row(f"{m},64", "DT_BF16", float(m)) for m in (100, 200)]
     source = data(tmp_path, {"Cast": rows}, {"a.b.c": {"kernel_type": "Cast", **entry}})
-    assert hit(source.query(LeafOp.build("a.b.c", [SHAPE]))).latency_us == 100.0  # ruling 12: base exact is allowed
+    assert hit(source.query(LeafOp.build("a.b.c", [SHAPE]))).latency_us == 100.0  # decision 002.12: exact is allowed
     assert miss(source.query(LeafOp.build("a.b.c", [((150, 64), "bf16")]))).code == code
 
 
@@ -116,7 +116,7 @@ def test_elementwise_without_a_real_output_belongs_to_the_base(outputs: list[Any
 def test_documented_zeros_come_before_ownership(
     tmp_path: Path, documented: dict[str, Any], selector: dict[str, Any]
 ) -> None:
-    """RFC 6.3: zero only from zero_cost or accepted_miss; ruling 3: before any path."""
+    """RFC 6.3: zero only from zero_cost or accepted_miss; decision 002.3: before any path."""
     source = data(tmp_path, {}, {"a.b.c": {"kernel_type": "Kernel", **selector, **documented}})
     answer = hit(source.query(LeafOp.build("a.b.c", [SHAPE], [SHAPE])))
     assert (answer.latency_us, answer.source) == (0.0, QuerySource.MEASURED)

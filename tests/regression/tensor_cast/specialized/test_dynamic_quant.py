@@ -100,7 +100,7 @@ def test_fp16_targets_see_fp16_rows_only(tmp_path: Path) -> None:
 
 
 def test_per_tensor_targets_miss_per_token_rows(tmp_path: Path) -> None:
-    """RFC 7.2 Dynamic quant: scale mode; ruling 10."""
+    """RFC 7.2 Dynamic quant: scale mode; decision 002.10."""
     leaf = quant(150, 64, scales=[()])
     assert differs_in(data(tmp_path, {QUANT: PAIR}).query(leaf)) == ["auxiliary_modes", "scale_mode"]
     assert differs_in(data(tmp_path, {QUANT: PAIR}).query(quant(100, 64, scales=[()])))  # at a measured shape too

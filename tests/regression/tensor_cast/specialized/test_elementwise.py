@@ -131,7 +131,7 @@ def test_above_rank_2_the_whole_tail_is_fixed(tmp_path: Path) -> None:
 
 
 def test_a_single_token_lies_on_the_token_axis(tmp_path: Path) -> None:
-    """Ruling 2: (1, H) is one token; only rank 3 and above drop a leading 1."""
+    """Decision 002.2: (1, H) is one token; only rank 3 and above drop a leading 1."""
     source = data(tmp_path, {ADD: [full(1, 64, 10.0), full(5, 64, 18.0)]})
     assert hit(source.query(add(1, 64))).details["target"] == {"axis_0": 1.0, "axis_1": 64.0}
     assert hit(source.query(add(3, 64))).latency_us == 14.0
@@ -168,7 +168,7 @@ def test_rank_1_outputs_have_one_axis(tmp_path: Path) -> None:
     ],
 )
 def test_every_regime_field_isolates(tmp_path: Path, rows: list[dict[str, Any]], fields: list[str]) -> None:
-    """RFC 4.2.1: output rank, input count, broadcast pattern, output dtype (and input dtypes, ruling 15) isolate."""
+    """RFC 4.2.1: output rank, input count, broadcast pattern, output dtype isolate; decision 002.15: input dtypes."""
     assert differs_in(data(tmp_path, {ADD: rows}).query(add(150, 64))) == fields
 
 

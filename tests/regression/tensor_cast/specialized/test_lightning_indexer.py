@@ -123,7 +123,7 @@ def test_a_4d_query_is_flattened(tmp_path: Path) -> None:
 
 
 def test_unit_dimensions_of_the_cache_tail_do_not_matter(tmp_path: Path) -> None:
-    """Ruling 9: (blocks, 128, 128) is (blocks, 128, 1, 128)."""
+    """Decision 002.9: (blocks, 128, 128) is (blocks, 128, 1, 128)."""
     wrapper = data(tmp_path, {INDEXER: PAIR})
     assert hit(wrapper.query(indexer(8, 1000, cache=(1000, 128, 1, 128)))).latency_us == 20.0
 
@@ -187,7 +187,7 @@ def test_two_api_paths_in_one_table_never_mix(tmp_path: Path) -> None:
 
 
 def test_runtime_values_group_where_both_sides_have_them(tmp_path: Path) -> None:
-    """RFC 7.2 LightningIndexer: request/sequence grouping isolation by values; ruling 6."""
+    """RFC 7.2 LightningIndexer: request/sequence grouping isolation by values; decision 002.6."""
     rows = [values(4, 2, 3000, 10.0), values(16, 8, 3000, 40.0), values(4, 2, 8000, 100.0), values(16, 8, 8000, 400.0)]
     wrapper = data(tmp_path, {INDEXER: rows})
     short = hit(wrapper.query(indexer(8, 1000, requests=even(2, 4, 3000))))
@@ -198,7 +198,7 @@ def test_runtime_values_group_where_both_sides_have_them(tmp_path: Path) -> None
 
 
 def test_phase_and_split_are_part_of_the_values(tmp_path: Path) -> None:
-    """Ruling 6: (phase, split pattern of the query lengths, KV lengths)."""
+    """Decision 002.6: (phase, split pattern of the query lengths, KV lengths)."""
     rows = [values(4, 2, 3000, 10.0), values(16, 8, 3000, 40.0)]
     wrapper = data(tmp_path, {INDEXER: rows})
     decode = indexer(2, 1000, requests=even(2, 1, 3000))
@@ -237,7 +237,7 @@ def test_the_views_never_mix(tmp_path: Path) -> None:
 
 
 def test_the_phase_separates_where_both_sides_know_it(tmp_path: Path) -> None:
-    """Ruling 6: the indexer compares the phase of the shape view only where both sides have it."""
+    """Decision 002.6: the indexer compares the phase of the shape view only where both sides have it."""
     rows = [
         indexer_row(t, 1000, latency, **named({"Runtime phase": "decode"})) for t, latency in ((4, 10.0), (16, 40.0))
     ]
@@ -264,7 +264,7 @@ def test_an_incomplete_record_is_unusable(tmp_path: Path, completeness: str, kno
 
 
 def test_rows_marked_as_shapes_only_count_as_no_values(tmp_path: Path) -> None:
-    """Ruling 6: whatever their length cells say."""
+    """Decision 002.6: whatever their length cells say."""
     rows = [
         {**values(tokens, tokens // 2, 3000, latency), "Runtime metadata_completeness": "profile_shapes_only"}
         for tokens, latency in ((4, 10.0), (16, 40.0))
@@ -273,7 +273,7 @@ def test_rows_marked_as_shapes_only_count_as_no_values(tmp_path: Path) -> None:
 
 
 def test_a_phase_that_contradicts_the_lengths_is_unusable(tmp_path: Path) -> None:
-    """Ruling 6: contradictory on the row's side, and on the question's."""
+    """Decision 002.6: contradictory on the row's side, and on the question's."""
     decode = [{**values(2, 1, 3000, 2.0), "Runtime phase": "decode"}]
     wrapper = data(tmp_path, {INDEXER: decode})
     assert hit(wrapper.query(indexer(2, 1000, requests=even(2, 1, 3000)))).latency_us == 2.0
@@ -285,7 +285,7 @@ def test_a_phase_that_contradicts_the_lengths_is_unusable(tmp_path: Path) -> Non
 
 
 def test_lengths_suffice_without_a_block_table(tmp_path: Path) -> None:
-    """Ruling 6: the values are the grouping; a call that carries no block table is answered by rows with values."""
+    """Decision 002.6: the values are the grouping; a call without a block table is answered by rows with values."""
     rows = [values(4, 2, 3000, 10.0), values(16, 8, 3000, 40.0)]
     asked = indexer(8, 1000, requests=Requests((4, 4), (3000, 3000)))
     assert hit(data(tmp_path, {INDEXER: rows}).query(asked)).latency_us == 20.0
@@ -301,7 +301,7 @@ def test_different_lengths_at_one_coordinate_stay_apart(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("second", "answered"), [(22.0, 21.0), (22.1, None)])
 def test_repeats_of_the_shape_view_agree_within_a_tenth(tmp_path: Path, second: float, answered: float | None) -> None:
-    """RFC 7.2 LightningIndexer: duplicate-coordinate rejection; ruling 6: shapes tell no more apart than 10 %."""
+    """RFC 7.2 LightningIndexer: duplicate-coordinate rejection; decision 002.6: shapes tell no more apart than 10 %."""
     wrapper = data(tmp_path, {INDEXER: [*PAIR, indexer_row(8, 1000, 20.0), indexer_row(8, 1000, second)]})
     if answered is not None:
         assert hit(wrapper.query(indexer(8, 1000))).latency_us == answered
@@ -312,7 +312,7 @@ def test_repeats_of_the_shape_view_agree_within_a_tenth(tmp_path: Path, second: 
 
 
 def test_true_repeats_merge(tmp_path: Path) -> None:
-    """Ruling 5: rows of equal coordinate and equal requests are repeats of one measurement."""
+    """Decision 002.5: rows of equal coordinate and equal requests are repeats of one measurement."""
     rows = [values(8, 4, 3000, 20.0), values(8, 4, 3000, 24.0)]
     wrapper = data(tmp_path, {INDEXER: rows})
     answer = hit(wrapper.query(indexer(8, 1000, requests=even(2, 4, 3000))))

@@ -131,7 +131,7 @@ def test_layouts_are_never_joined(tmp_path: Path) -> None:
 def test_int8_rows_never_serve_other_quantisations(
     tmp_path: Path, operator: str, dtype: str, weight: tuple[int, int] | None, code: str
 ) -> None:
-    """RFC 7.2 Quantized matrix compute: no INT8 reuse for FP8 or MXFP4, nor for packed INT4 (ruling 11)."""
+    """RFC 7.2 Quantized matrix compute: no INT8 reuse for FP8 or MXFP4, nor for packed INT4 (decision 002.11)."""
     source = data(tmp_path, {QBMM: PAIR}, ENTRIES)
     for m in (100, 150):
         answer = miss(source.query(qbmm(m, 64, 128, operator=operator, dtype=dtype, weight=weight)))
@@ -141,7 +141,7 @@ def test_int8_rows_never_serve_other_quantisations(
 
 
 def test_packed_int4_is_recognised_although_n_equals_k(tmp_path: Path) -> None:
-    """Ruling 11: K is restored by doubling; where N = K the halved weight would read as another product."""
+    """Decision 002.11: K is restored by doubling; where N = K the halved weight would read as another product."""
     square = [qbmm_row(m, 64, 32, 1.0) for m in (100, 200)]  # (64, 32): what (32, 64) reads as without the operator
     source = data(tmp_path, {QBMM: square}, ENTRIES)
     leaf = qbmm(150, 64, 64, operator=INT4, weight=(32, 64))

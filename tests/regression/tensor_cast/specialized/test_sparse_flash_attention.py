@@ -135,7 +135,7 @@ def test_the_phase_isolates(tmp_path: Path) -> None:
     ],
 )
 def test_a_leaf_without_its_requests_is_a_stable_miss(tmp_path: Path, requests: Requests | None, field: str) -> None:
-    """RFC 7.3.7: fail closed while phase or grouping cannot be extracted from the target; ruling 7 names the field."""
+    """RFC 7.3.7: fail closed while phase or grouping cannot be extracted; decision 002.7 names the field."""
     source = data(tmp_path, {SPARSE: PAIR})
     for _ in range(2):
         assert miss(source.query(sparse(8, requests=requests))).code == f"semantic_field_missing:{field}"

@@ -23,7 +23,7 @@ from tensor_cast.performance_model.profiling_database.exact.children import deco
 MLA = "multihead_latent_attention"
 
 
-# --- rank 0 of a tensor-parallel group (exact-lookup facts, section 9.4) ----------------------------------------------
+# --- rank 0 of a tensor-parallel group --------------------------------------------------------------------------------
 
 
 def test_the_worked_example_of_a_prefill_chunk_on_history() -> None:
@@ -136,7 +136,7 @@ def test_a_phase_that_cannot_be_told_is_refused(requests: Requests | None, attrs
         attention_form(op)
 
 
-# --- the base's own decomposition (section 9.3) -----------------------------------------------------------------------
+# --- the base's own decomposition -------------------------------------------------------------------------------------
 
 
 def test_the_base_decomposition_stays_what_exact_lookup_knows() -> None:

@@ -1,7 +1,8 @@
 """GPU databases: parquet tables laid out as `<root>/<system>/<family>/<framework>/<version>/<table>.parquet`.
 
 The root is the data folder of the `aiconfigurator-core` package, which the `gpu` extra installs, or any folder with the
-same layout.  The package is located, never imported.  Source: GPU table facts, sections 1 and 3.
+same layout.  The package is located, never imported.
+Source: docs/facts/gpu-tables.md, "Folders and files".
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Checked rows of one table with named columns, whatever file it came from; latencies in microseconds.
 
-Source: GPU table facts, section 1 (units, spellings, optional columns) and section 3 (what to reject).  Values are
-compared, never their storage types.
+Values are compared, never their storage types.
+Source: docs/facts/gpu-tables.md, "Columns and units", "Rows that are rejected".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Tables with named columns: the layout names the axes, the leaf's facts say where the question lies.
 
-Source: GPU table facts, sections 2 and 3.
+Source: docs/decisions/004-gpu-tables.md; docs/facts/gpu-tables.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Repeated measurements of one point become one: the median, with count and spread.
 
-Source: GPU table facts, section 3 rule 4 (median up to a spread of 1.10, ambiguous above) and the fused
-dispatch-FFN-combine table (a regime whose buffer capacities contradict each other is refused).
+Above a spread of 1.10 they are ambiguous, and a regime whose metadata contradict each other is refused (buffer
+capacities of fused dispatch).  Source: docs/facts/gpu-tables.md, "Repeats", "Experts".
 """
 
 from __future__ import annotations

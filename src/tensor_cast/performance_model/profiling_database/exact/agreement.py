@@ -1,7 +1,8 @@
-"""What a row and a question may both know beyond shapes; where both know it, it must agree, strict or not (ruling 30).
+"""What a row and a question may both know beyond shapes; where both know it, it must agree, strict or not.
 
 `Runtime phase`, `Runtime batch_size`, `EP Size` and the request lengths of a row against the request grouping and the
 parallel layout of a question.  A blank cell, and a fact the question does not carry, is not known and decides nothing.
+Source: decision 002.30.
 """
 
 from __future__ import annotations

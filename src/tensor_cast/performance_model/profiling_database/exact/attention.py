@@ -1,6 +1,6 @@
 """Exact lookup of dense attention: heads, head size, dtype and runtime columns equal, context within 16 tokens.
 
-Source: exact-lookup facts, section 7.
+Source: docs/facts/exact-lookup.md, "Dense attention".
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class AttentionParams:
 
 
 def normalise_query(shape: Shape, head_dim: int) -> tuple[int, int, int] | None:
-    """`(tokens, heads, head_dim)` of a query: rank 3 as is, `(B,N,1,D)` without the 1, `(T, heads*dim)` split."""
+    """`(tokens, heads, head_dim)` of a query: rank 3 as is, `(B,N,1,D)` without the 1, `(T, heads*dim)` divided."""
     if len(shape) == 3:
         return shape[0], shape[1], shape[2]
     if len(shape) == 4 and shape[2] == 1:

@@ -1,6 +1,6 @@
 """What every answer of an attention kernel says of its question: the axes, the place on them, the regime.
 
-Source: Phase 1 facts, sections 3.3 and 6.3.
+Source: RFC 6.1; docs/facts/interpolation.md, "Dense attention".
 """
 
 from __future__ import annotations

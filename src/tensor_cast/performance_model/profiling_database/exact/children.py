@@ -2,7 +2,8 @@
 
 Latent attention (H local heads, T tokens, B requests): decode absorbs the projections into the query, prefill expands
 keys and values.  `mlapo`: two projections and the cache write.  Whoever sums asks `operators.composites` instead, where
-nothing is assumed.  Source: exact-lookup facts, section 9.3.
+nothing is assumed.
+Source: docs/facts/exact-lookup.md, "Composites that the base sums".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Communication: exact message size, else a latency line fitted to the group and clamped to the bracketing rows.
 
-Source: exact-lookup facts, section 8.
+Source: docs/facts/exact-lookup.md, "Collectives".
 """
 
 from __future__ import annotations

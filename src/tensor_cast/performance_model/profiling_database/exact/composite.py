@@ -1,6 +1,6 @@
 """Composites as the base owns them: alternatives plus a collective, or decomposed children with a PARTIAL sum.
 
-Source: exact-lookup facts, section 9.
+Source: docs/facts/exact-lookup.md, "Composites that the base sums".
 """
 
 from __future__ import annotations

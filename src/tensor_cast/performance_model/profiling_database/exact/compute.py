@@ -1,6 +1,6 @@
 """Exact lookup of ordinary compute, elementwise and fused-MoE operators.
 
-Source: exact-lookup facts, sections 4 to 6.
+Source: docs/facts/exact-lookup.md, "Rules for one input", "Elementwise operators", "Fused experts".
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def lookup_elementwise(context: ExactContext, leaf: LeafOp, entry: OperatorEntry
 
 
 def _no_output(leaf: LeafOp, kernel: str, **details: Any) -> Miss:
-    """One reason for every miss, a missing table included (exact-lookup facts, section 5)."""
+    """One reason for every miss, a missing table included (docs/facts/exact-lookup.md, "Elementwise operators")."""
     asked = {"attempted_kernel_types": [kernel], "output_shape": list(leaf.outputs[0].shape)}
     return Miss(MissReason.ELEMENTWISE_OUTPUT_SHAPE_MISMATCH, details={**asked, **details})
 

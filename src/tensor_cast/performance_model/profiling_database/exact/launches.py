@@ -1,7 +1,7 @@
 """What a row launched beyond the inputs that a mapping compares: the operands it leaves out, and the outputs.
 
 A mapping's `tc_input_count` leaves operands out, and outputs are never compared by shape.  Strict matching does not mix
-rows that differ there, and takes no row that puts out what the operator does not (ruling 30).
+rows that differ there, and takes no row that puts out what the operator does not (decision 002.30).
 """
 
 from __future__ import annotations

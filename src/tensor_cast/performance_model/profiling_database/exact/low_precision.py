@@ -1,9 +1,9 @@
 """Operators of low precision: what they multiply, how their 4-bit weights are stored, what they quantise to.
 
-Dtypes of rows go by their own names (ruling 29), those of a call by its operator too: an `int4` product keeps two
-values of K in one int8 (ruling 11), an `fp8` product of INT8 matrices is none.  Where the two disagree nothing is
-borrowed.
-Source: leaf-operator facts, sections 1.4 and 1.5.
+Dtypes of rows go by their own names, those of a call by its operator too: an `int4` product keeps two values of K in
+one int8, an `fp8` product of INT8 matrices is none.  Where the two disagree nothing is borrowed.
+Source: decisions 002.11, 002.25 and 002.29;
+docs/facts/leaf-operators.md, "Products and quantisation", "Experts and collectives".
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The rules by which a simulated input equals a recorded one.
 
-Source: exact-lookup facts, sections 4.3 to 4.5.  Best rule first: identity, then strips, transposes, flattening and
-merging, then block padding.
+Best rule first: identity, then strips, transposes, flattening and merging, then block padding.
+Source: docs/facts/exact-lookup.md, "Forms of the inputs", "Rules for one input", "Padding".
 """
 
 from __future__ import annotations
@@ -126,8 +126,8 @@ def normalised_forms(kernel: str, specs: tuple[TensorSpec, ...]) -> tuple[tuple[
         joined = _swiglu_form(*specs)
         return (joined, specs) if joined else (specs,)
     if form == "cache_halves" and len(specs) == 4:
-        split = _cache_write_form(specs)
-        return (split, specs) if split else (specs,)
+        halves = _cache_write_form(specs)
+        return (halves, specs) if halves else (specs,)
     return (specs,)
 
 

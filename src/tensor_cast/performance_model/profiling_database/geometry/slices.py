@@ -1,7 +1,7 @@
 """A slice: the points that agree with a target on every axis but the selected ones, and how it is interpolated.
 
 One axis: the line between adjacent points.  Two or three: Qhull's simplices, or blending over the bracketing cell.
-Source: Phase 1 facts, section 3; seed RFC section 2.1; ruling 17 for the policies.
+Source: RFC 2.1; docs/facts/interpolation.md, "Inside one regime"; decision 002.17 for the policies.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ __all__ = [
     "grid_problem",
     "inside_frontier",
     "line",
-    "split",
+    "partition",
 ]
 
 CONFIDENCE: Final = {0: 1.0, 1: 0.70, 2: 0.65, 3: 0.60}
@@ -120,7 +120,7 @@ class Slice:
         return self.lattice
 
 
-def split(
+def partition(
     points: PointSet, fixed: tuple[str, ...], axes: tuple[str, ...], pick: Pick
 ) -> Mapping[tuple[float, ...], IntArray]:
     """Point indices by their values on the fixed axes; points that lack an axis or a latency are left out."""

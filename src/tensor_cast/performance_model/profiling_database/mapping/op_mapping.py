@@ -1,7 +1,7 @@
 """Typed schema of `op_mapping.yaml`: which kernel's table answers which operator, and under which policy.
 
 Every documented field has a type; a wrong type is an error with file and line, an unknown key is kept and reported.
-Source: profiling database facts section 5; seed RFC section 5.
+Source: RFC 5; docs/databases.md, "Keys of op_mapping.yaml".
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""One module per interpolation path: which kernels, which axes, what must be equal.  The engine does the rest."""
+"""One module per interpolation path: which kernels, which axes, what must be equal."""

@@ -1,6 +1,6 @@
 """MLA cache update: tokens over rows of one complete cache shape.
 
-Source: seed RFC, section 4.4.3; phase 2 facts, section 5; rulings 8 and 9.
+Source: RFC 4.4.3; docs/facts/interpolation.md, "Cache updates"; decisions 002.8 and 002.9.
 """
 
 from __future__ import annotations

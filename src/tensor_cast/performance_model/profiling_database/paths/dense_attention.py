@@ -1,6 +1,6 @@
 """Dense attention: context length, batch, heads and head size, singly, in pairs and in threes.
 
-Source: Phase 1 facts, section 6.
+Source: docs/facts/interpolation.md, "Dense attention".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Where a dense-attention question or row lies: tokens, context, heads, head size, batch.
 
-Source: Phase 1 facts, section 6.
+Source: docs/facts/interpolation.md, "Dense attention".
 """
 
 from __future__ import annotations

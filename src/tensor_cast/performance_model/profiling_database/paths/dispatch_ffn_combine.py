@@ -1,4 +1,4 @@
-"""Fused dispatch + FFN + combine: tokens only, everything else equal.  Source: seed RFC, section 4.1.1."""
+"""Fused dispatch + FFN + combine: tokens only, everything else equal.  Source: RFC 4.1.1."""
 
 from __future__ import annotations
 

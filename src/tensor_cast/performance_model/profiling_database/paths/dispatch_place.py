@@ -1,6 +1,7 @@
 """Where a fused dispatch + FFN + combine call or row lies: weights, subtype, expert parallelism, routing.
 
-Source: leaf-operator facts, section 4.1; phase 2 facts, section 2.
+Source: RFC 4.1.1; docs/facts/interpolation.md, "Fused dispatch";
+docs/facts/leaf-operators.md, "Weights of fused experts".
 """
 
 from __future__ import annotations

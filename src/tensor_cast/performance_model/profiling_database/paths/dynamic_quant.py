@@ -1,6 +1,6 @@
 """Dynamic quantisation (`compute_scale`): M rows and K width over rows of one output signature and scale mode.
 
-Source: seed RFC, section 4.4.2; phase 2 facts, section 6; ruling 10.
+Source: RFC 4.4.2; docs/facts/interpolation.md, "Modes of a scale"; decision 002.10.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Broadcast and shared-token elementwise operators.  Source: seed RFC, section 4.2.1; rulings 2 and 15."""
+"""Broadcast and shared-token elementwise operators.  Source: RFC 4.2.1; decisions 002.2 and 002.15."""
 
 from __future__ import annotations
 
@@ -67,13 +67,13 @@ class ElementwisePath(OperatorPath):
         return (("axis_0",),)
 
     def moved(self, leaf: LeafOp, axes: Mapping[str, int], entry: OperatorEntry) -> LeafOp:
-        """The output's dimensions, and those of the inputs that are as large at the same place from the right."""
+        """The output's dimensions, and those of the inputs that are as large at the same position from the right."""
         output = leaf.outputs[0].shape if leaf.outputs else ()
         bare = strip_leading_one(output, 3) if output else ()
         allowed = ("axis_0", "axis_1") if len(bare) == 2 else ("axis_0",)
         if not bare or not set(axes) <= set(allowed):
             raise immovable(leaf, axes, allowed if bare else ())
-        sizes = {int(axis[-1]) - len(bare): size for axis, size in axes.items()}  # places from the right
+        sizes = {int(axis[-1]) - len(bare): size for axis, size in axes.items()}  # positions from the right
         inputs = {place: _resized(spec.shape, output, sizes) for place, spec in enumerate(leaf.inputs)}
         outputs = {place: _resized(spec.shape, output, sizes) for place, spec in enumerate(leaf.outputs)}
         return reshaped(leaf, inputs, outputs)

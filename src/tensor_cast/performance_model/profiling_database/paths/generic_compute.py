@@ -1,4 +1,7 @@
-"""Every kernel without a path of its own: one axis, everything else equal.  Source: Phase 1 facts, section 5."""
+"""Every kernel without a path of its own: one axis, everything else equal.
+
+Source: docs/facts/interpolation.md, "Every other kernel".
+"""
 
 from __future__ import annotations
 
@@ -70,7 +73,7 @@ class GenericComputePath(OperatorPath):
         return (tuple(target.axes),)
 
     def moved(self, leaf: LeafOp, axes: Mapping[str, int], entry: OperatorEntry) -> LeafOp:
-        """The first dimension of the first input, and the dimension of the same size and place of every tensor that
+        """The first dimension of the first input, and the dimension of the same size and position of every tensor that
         has as many dimensions; a vector of indices counts too, a parameter (by its role) never.
         """
         if len(axes) != 1 or not set(axes) <= {"axis_0", "output_numel"} or not leaf.tensors:
@@ -164,12 +167,12 @@ def _unavailable(kernel: str, cause: str, hint: str) -> Miss:
 
 
 def _bare(shape: Shape) -> Shape:
-    """A shape from its `axis_0` on: one token `(1, H)` has it in front (ruling 2)."""
+    """A shape from its `axis_0` on: one token `(1, H)` has it in front (decision 002.2)."""
     return strip_leading_one(shape, 3)
 
 
 def _follows(spec: TensorSpec, first: Shape) -> bool:
-    """Whether a tensor has the first one's rows: the same size at the same place, or an index for each."""
+    """Whether a tensor has the first one's rows: the same size at the same position, or an index for each."""
     bare = _bare(spec.shape) if spec.shape else ()
     if not bare or bare[0] != first[0]:
         return False

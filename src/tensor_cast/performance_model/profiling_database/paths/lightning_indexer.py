@@ -1,4 +1,4 @@
-"""The lightning indexer as an independent leaf.  Source: seed RFC, section 4.3.1."""
+"""The lightning indexer as an independent leaf.  Source: RFC 4.3.1."""
 
 from __future__ import annotations
 

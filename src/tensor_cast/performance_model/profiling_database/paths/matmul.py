@@ -1,4 +1,4 @@
-"""Dense matrix products: axes M, K, N.  Source: Phase 1 facts, section 4."""
+"""Dense matrix products: axes M, K, N.  Source: docs/facts/interpolation.md, "Matrix products"."""
 
 from __future__ import annotations
 

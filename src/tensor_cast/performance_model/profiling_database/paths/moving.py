@@ -1,4 +1,4 @@
-"""How an operator is moved to other coordinates: its tensors are told apart by their place in the call, never by
+"""How an operator is moved to other coordinates: its tensors are told apart by their position in the call, never by
 identity or equality."""
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def tensor_places(leaf: LeafOp) -> list[int]:
 
 
 def at_role(leaf: LeafOp, *names: str) -> int | None:
-    """The place of the first input with one of the roles, in the order of the names."""
+    """The position of the first input with one of the roles, in the order of the names."""
     for name in names:
         for place, spec in enumerate(leaf.inputs):
             if spec.role == name:
@@ -49,7 +49,7 @@ def reshaped(
     outputs: Mapping[int, Shape] | None = None,
     requests: Requests | None = None,
 ) -> LeafOp:
-    """The operator with other shapes at some places of its inputs and outputs, and other requests."""
+    """The operator with other shapes at some positions of its inputs and outputs, and other requests."""
     return LeafOp(
         leaf.name,
         _with(leaf.inputs, inputs),

@@ -2,7 +2,9 @@
 
 Two 4-bit values share one stored element, along K in the simulator's linear operators; a row, and a framework with a
 4-bit dtype, count values instead.  What the activation and the output say decides; a shape that fits no reading, or
-two, is refused.  Source: rulings 11 and 29; leaf-operator facts, sections 1 and 4.1.
+two, is refused.
+Source: decisions 002.11 and 002.29;
+docs/facts/leaf-operators.md, "Products and quantisation", "Weights of fused experts".
 """
 
 from __future__ import annotations

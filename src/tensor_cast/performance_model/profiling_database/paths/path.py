@@ -1,4 +1,4 @@
-"""What a path tells the engine, and the tensor views shared by targets and rows."""
+"""What a path tells the interpolation engine, and the tensor views shared by targets and rows."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Quantised matrix products: Phase 1's M, K, N with dtype, layout, packing and output signature isolated.
 
-Source: seed RFC, section 4.4.2; phase 2 facts, section 7; rulings 11 and 29.
+Source: RFC 4.4.2; docs/facts/interpolation.md, "Quantised products"; decisions 002.11 and 002.29.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """How tokens are spread over requests, read the same way from a row and from a leaf.
 
-Two views that never mix (ruling 6).  Values on both sides: phase, split pattern of the query lengths, KV lengths.  No
-values on either side: number of requests and width of the block table.  Source: phase 2 facts, section 4.
+Two views that never mix.  Values on both sides: phase, split pattern of the query lengths, KV lengths.  No values on
+either side: number of requests and width of the block table.
+Source: RFC 4.3.1; decision 002.6; docs/facts/interpolation.md, "Requests of a row".
 """
 
 from __future__ import annotations

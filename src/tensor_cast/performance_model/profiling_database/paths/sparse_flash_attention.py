@@ -1,4 +1,4 @@
-"""Sparse flash attention as an independent leaf.  Source: seed RFC, section 4.3.2; ruling 7."""
+"""Sparse flash attention as an independent leaf.  Source: RFC 4.3.2; decision 002.7."""
 
 from __future__ import annotations
 

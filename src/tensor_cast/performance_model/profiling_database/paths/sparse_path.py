@@ -1,4 +1,4 @@
-"""What the lightning indexer and sparse flash attention share: views by request grouping (ruling 6)."""
+"""What the lightning indexer and sparse flash attention share: views by request grouping (decision 002.6)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Where a sparse-attention leaf or row lies; read the same way from both sides.
 
-Source: seed RFC, section 4.3; phase 2 facts, section 4; rulings 5 to 9.
+Source: RFC 4.3; docs/facts/interpolation.md, "Requests of a row"; decisions 002.5 to 002.9.
 """
 
 from __future__ import annotations

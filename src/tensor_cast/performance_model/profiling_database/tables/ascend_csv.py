@@ -1,7 +1,7 @@
 """The Ascend layout: one CSV per kernel, tensors as `;`-separated shape cells.
 
-Source: profiling database facts, sections 2 to 4.  A row that cannot be used is counted under a reason with its first
-line as example; a file that cannot be used raises DataFileError.
+A row that cannot be used is counted under a reason with its first line as example; a file that cannot be used raises
+DataFileError.  Source: docs/facts/database-layout.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Communication micro-benchmarks (`hcom_*.csv`): latency by message bytes, devices and topology tier.
 
-Source: profiling database facts, section 3.6; exact-lookup facts, section 8.
+Source: docs/facts/database-layout.md, "Communication tables".
 """
 
 from __future__ import annotations

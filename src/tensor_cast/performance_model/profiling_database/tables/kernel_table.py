@@ -211,13 +211,13 @@ class TensorTable:
 
     @cached_property
     def exact_latency(self) -> LatencyChoice:
-        """Per row: preferred of Average, Profiling Average, Duration; then the other two (exact-lookup facts, 2.4)."""
+        """Per row as exact lookup takes it (docs/facts/database-layout.md, "Latency columns")."""
         present = [name for name in EXACT_LATENCY_COLUMNS if name in self.latencies]
         return _choose(self.latencies, present, present[0] if present else None, len(self))
 
     @cached_property
     def candidate_latency(self) -> LatencyChoice:
-        """The longer list of the interpolation candidates (Phase 1 facts, section 7)."""
+        """Per row as interpolation takes it, from more columns (docs/facts/database-layout.md, "Latency columns")."""
         preferred = next((name for name in EXACT_LATENCY_COLUMNS if name in self.latencies), None)
         order = [*([preferred] if preferred else []), *CANDIDATE_LATENCY_COLUMNS]
         present = [name for name in dict.fromkeys(order) if name in self.latencies]

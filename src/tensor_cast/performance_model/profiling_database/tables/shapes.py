@@ -1,6 +1,6 @@
 """Shape strings of profiling rows and the shape rules shared by lookup and interpolation.
 
-Source: profiling database facts sections 2.1 and 2.3; exact-lookup facts sections 4.4 and 4.5.
+Source: docs/facts/database-layout.md, "Shape cells", "Formats"; docs/facts/exact-lookup.md, "Padding".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """From the three cells of one side of a row (shapes, dtypes, formats) to its tensors; equal texts are read once.
 
-Source: profiling database facts, section 2.
+Source: docs/facts/database-layout.md, "Shape cells", "Names of dtypes", "Formats".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Dense attention over uniform requests.
 
-Source: GPU table facts, attention tables; leaf-operator facts, section 1.1.
+Source: docs/facts/gpu-tables.md, "Attention"; docs/facts/leaf-operators.md, "Attention".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Routed experts: the fused feed-forward of a layer, and dispatch, feed-forward and combine in one kernel.
 
-Source: GPU table facts, `moe_perf` and `dsv4_megamoe_module_perf`; leaf-operator facts, sections 1.5 and 4.1.
+Source: docs/facts/gpu-tables.md, "Experts"; docs/facts/leaf-operators.md, "Experts and collectives".
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def _expert_ranks(leaf: LeafOp, constants: Mapping[str, object], *, dispatch: bo
 
 
 def _experts(leaf: LeafOp, constants: Mapping[str, object], local: int, ranks: int) -> int:
-    """Experts of the layer: given, or the local ones times the ranks; both must agree up to an uneven split."""
+    """Experts of the layer: given, or the local ones times the ranks; both must agree up to an uneven share."""
     total = count_attr(leaf, constants, "num_experts")
     if total is None:
         return local * ranks

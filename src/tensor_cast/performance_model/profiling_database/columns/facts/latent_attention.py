@@ -1,6 +1,6 @@
 """Latent attention (MLA): the kernel, its two batched projections, and the whole block.
 
-Source: GPU table facts, `mla` and `mla_bmm`; leaf-operator facts, section 1.2.
+Source: docs/facts/gpu-tables.md, "Latent attention"; docs/facts/leaf-operators.md, "Attention".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Dense and quantised matrix products: M rows, K reduced, N columns, one quantisation subtype.
 
-Source: GPU table facts, `gemm_perf`; leaf-operator facts, section 1.4 (weights `(K, N)`, `(N, K)` accepted).
+Source: docs/facts/gpu-tables.md, "Matrix products"; docs/facts/leaf-operators.md, "Products and quantisation".
 """
 
 from __future__ import annotations

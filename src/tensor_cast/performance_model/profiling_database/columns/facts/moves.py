@@ -35,7 +35,7 @@ Move = Callable[[LeafOp, ColumnFacts, Mapping[str, int]], LeafOp]
 
 
 def _place(leaf: LeafOp, *names: str) -> int:
-    """The place of an input that the describer has found."""
+    """The position of an input that the describer has found."""
     place = at_role(leaf, *names)
     if place is None:
         raise immovable(leaf, names)

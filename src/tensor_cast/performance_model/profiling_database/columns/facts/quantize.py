@@ -1,6 +1,6 @@
 """Quantisation of an activation: M rows of K values, to one dtype, with one scale or one per row.
 
-Source: GPU table facts, `computescale_perf` and `scale_matrix_perf`; leaf-operator facts, section 1.4.
+Source: docs/facts/gpu-tables.md, "Quantisation"; docs/facts/leaf-operators.md, "Products and quantisation".
 """
 
 from __future__ import annotations

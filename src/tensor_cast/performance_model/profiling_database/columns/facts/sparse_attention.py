@@ -1,7 +1,7 @@
 """Lightning indexer and sparse attention.  How tokens are grouped into requests is part of the regime, never an axis.
 
-Source: GPU table facts, `sparse_attention`: at equal token counts the grouping alone changes the indexer's latency by
-a median factor of 5.7.  A lookup therefore fixes `batch_size` and moves along isl and step.
+At equal token counts the grouping alone changes the indexer's latency by a median factor of 5.7, so a lookup fixes
+`batch_size` and moves along isl and step.  Source: docs/facts/gpu-tables.md, "Sparse attention".
 """
 
 from __future__ import annotations
