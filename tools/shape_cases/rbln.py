@@ -11,6 +11,7 @@ from castq.shapes.rbln.drafts import draft_shape
 from castq.shapes.rbln.metadata import decode_metadata, decode_window, prefill_metadata, prefill_window
 from castq.shapes.rbln.moe import gathered
 from castq.shapes.rbln.pipeline import decode_caps, defers_drafts
+from castq.shapes.rbln.scheduler import RblnScheduler
 from castq.shapes.rbln.staging import (
     Staged,
     base_tokens,
@@ -22,7 +23,9 @@ from castq.shapes.rbln.staging import (
 )
 from castq.shapes.rbln.startup import check_startup, sub_block_size
 from castq.shapes.rbln.warmup import warmup_graphs
+from castq.shapes.vllm.replay import replay
 from shape_cases import Case, Engine
+from shape_cases.vllm import arrivals, settings, trace
 
 __all__ = ["ENGINES"]
 
@@ -193,7 +196,12 @@ def _warmup(group: str, case: Case) -> object:
     return {"graphs": [[one.phase, one.rows, one.query_len, one.tokens] for one in graphs], "count": len(graphs)}
 
 
+def _scheduler(group: str, case: Case) -> object:
+    return trace(replay(RblnScheduler(settings(case)), arrivals(case["arrivals"])))
+
+
 ENGINES: Mapping[str, Engine] = {
+    "sched_rbln": _scheduler,
     "rbln_config": _startup,
     "rbln_decode_bucket": _buckets,
     "rbln_dp": _data_parallel,

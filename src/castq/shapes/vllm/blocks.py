@@ -48,6 +48,10 @@ class BlockPool:
             found.append(next(iter(holders)))
         return found
 
+    def hit_tokens(self, request: Request, hits: list[int]) -> int:
+        """Tokens that hits make computed."""
+        return len(hits) * self.block_size
+
     def fits(self, request: Request, tokens: int, hits: list[int]) -> bool:
         """Whether `tokens` of the request have room, counting hits that nobody uses as taken."""
         fresh = self.needed(tokens) - len(request.blocks) - len(hits)
@@ -69,10 +73,14 @@ class BlockPool:
         block = next(iter(self._free))
         del self._free[block]
         self._users[block] = 1
+        self.forget(block)
+        return block
+
+    def forget(self, block: int) -> None:
+        """Drop the content of a block that is handed out anew."""
         content = self._content.pop(block, None)
         if content is not None:
             del self._holders[content][block]
-        return block
 
     def _note(self, request: Request, full: int) -> None:
         for at in range(request.cached, full):

@@ -40,7 +40,7 @@ class Step:
 def replay(
     scheduler: Scheduler, arrivals: Sequence[Arrival], *, before: Callable[[int], None] | None = None
 ) -> Iterator[Step]:
-    """Every step until the last request has ended, or none can go on; `before` is told the number of each step before it is formed.
+    """Every step until the last request has ended, or none can go on; `before` is told each number beforehand.
 
     A step without work is a step too.  O(running + admitted) a step.
     """

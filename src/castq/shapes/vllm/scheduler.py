@@ -186,7 +186,7 @@ class Scheduler:
             if request is None:
                 return
             hits = self.pool.hits(request)
-            request.computed = len(hits) * self.pool.block_size
+            request.computed = self.pool.hit_tokens(request, hits)
             tokens = self.clipped(request.known - request.computed)
             too_long = not self.settings.chunked_prefill and tokens > batch.left
             tokens = min(tokens, batch.left)
