@@ -98,6 +98,5 @@ class RblnScheduler(Scheduler):
             joined = True
 
     def _fits(self, request: Request, hits: list[int], batch: Batch) -> bool:
-        """Whether a waiting request may run now: room for its whole length, and a row if it decodes."""
-        row = request.is_prefill or len(batch.shares) < self.hard_cap
-        return row and self.pool.fits(request, request.known, hits)
+        """Whether a waiting request may run now: a row below the hard cap, a prefill too, and room for its length."""
+        return len(batch.shares) < self.hard_cap and self.pool.fits(request, request.known, hits)

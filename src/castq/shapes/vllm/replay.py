@@ -57,9 +57,9 @@ def replay(
         batch = scheduler.schedule()
         in_flight.append(batch)
         full = len(in_flight) >= scheduler.settings.pipeline_parallel_size
-        ended = scheduler.complete(in_flight.popleft()) if full or not batch.shares else []
-        idle = not (batch.shares or batch.preempted or in_flight or coming)
-        stalled = idle and not ended and scheduler.busy
+        working = batch.preempted or any(one.shares for one in in_flight)
+        ended = scheduler.complete(in_flight.popleft()) if full else []
+        stalled = not working and not coming and scheduler.busy
         yield _step(number, batch, ended, scheduler, stalled)
         if stalled:
             return
