@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
+from castq.shapes.vllm.gpu_graphs import GpuBatch, GpuGraphs, GpuSettings, derived_sizes
+from castq.shapes.vllm.graph_modes import AttentionSupport, GraphMode
 from castq.shapes.vllm.replay import Step, replay
 from castq.shapes.vllm.requests import Arrival
 from castq.shapes.vllm.scheduler import Scheduler, SchedulerSettings
@@ -14,6 +16,17 @@ from shape_cases import Case, Engine
 __all__ = ["ENGINES", "MOST_STEPS", "arrivals", "settings", "trace"]
 
 MOST_STEPS: Final = 60
+_GRAPH_NAMES: Final = (
+    "version",
+    "runner",
+    "max_num_seqs",
+    "max_num_batched_tokens",
+    "num_spec_tokens",
+    "max_capture_size",
+    "enforce_eager",
+    "performance_mode",
+    "blackwell",
+)
 
 
 def settings(case: Case) -> SchedulerSettings:
@@ -64,4 +77,27 @@ def _scheduler(group: str, case: Case) -> object:
     return trace(replay(Scheduler(settings(case)), arrivals(case["arrivals"])))
 
 
-ENGINES: Mapping[str, Engine] = {"sched_vllm_v1": _scheduler}
+def _graphs(group: str, case: Case) -> object:
+    given = {name: case[name] for name in _GRAPH_NAMES if name in case}
+    sizes = case.get("capture_sizes")
+    graphs = GpuSettings(
+        mode=GraphMode(case.get("mode", "FULL_AND_PIECEWISE")),
+        attention_support=AttentionSupport(case.get("attention_support", "ALWAYS")),
+        capture_sizes=None if sizes is None else tuple(sizes),
+        **given,
+    )
+    if group == "sizes":
+        found = derived_sizes(graphs)
+        return {"max": found[-1] if found else 0, "sizes": found}
+    engine = GpuGraphs(graphs)
+    runs = [engine.dispatch(GpuBatch(*batch)) for batch in case["batches"]]
+    return {
+        "mode": engine.mode.value,
+        "sizes": engine.sizes,
+        "full": engine.full,
+        "piecewise": engine.piecewise,
+        "batches": [[run.mode.name, run.tokens, run.requests] for run in runs],
+    }
+
+
+ENGINES: Mapping[str, Engine] = {"sched_vllm_v1": _scheduler, "vllm_graph": _graphs}
