@@ -6,16 +6,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from castq.shapes.ascend.attention import batch_label, split_decodes
+from castq.shapes.ascend.batch_jobs import BatchJobSettings, DecodeLengths, best_fit, job_order, reserved_blocks
 from castq.shapes.ascend.data_parallel import agree, exchange_skipped
 from castq.shapes.ascend.experts import MoeLayout, mc2_capacity, moe_exchange
 from castq.shapes.ascend.graphs import ascend_graphs
+from castq.shapes.ascend.schedulers import batch_job_scheduler, short_first_steps
 from castq.shapes.ascend.sequence_parallel import round_tokens, sp_gate
 from castq.shapes.ascend.settings import AscendSettings
 from castq.shapes.ascend.startup import kv_block_size, largest_decode
 from castq.shapes.ascend.step import Scheduled, ascend_step
 from castq.shapes.vllm.graph_dispatch import GraphKey
 from castq.shapes.vllm.graph_modes import AttentionSupport, GraphMode
+from castq.shapes.vllm.replay import replay
 from shape_cases import Case, Engine
+from shape_cases.vllm import arrivals, settings, trace
 
 __all__ = ["ENGINES"]
 
@@ -194,7 +198,50 @@ def _config(group: str, case: Case) -> object:
     return {"skip": skipped}
 
 
+def _short_first(group: str, case: Case) -> object:
+    steps = short_first_steps(
+        settings(case),
+        arrivals(case["arrivals"]),
+        step_ms=case["step_ms"],
+        threshold=case["threshold"],
+        long_max_wait_ms=case["long_max_wait_ms"],
+    )
+    return trace(steps)
+
+
+def _batch_jobs(group: str, case: Case) -> object:
+    jobs = BatchJobSettings(**{ours: case[theirs] for theirs, ours in _JOB_NAMES.items() if theirs in case})
+    if group == "estimator":
+        lengths, predictions = DecodeLengths(jobs), []
+        for job, length in case["observations"]:
+            lengths.observe(job, length)
+            predictions.append([job, lengths.predict(job)])
+        return {"predictions": predictions, "cold": DecodeLengths(jobs).predict("")}
+    if group == "order":
+        return {"order": job_order(dict(case["jobs"]), case["admission_budget"], jobs)}
+    if group == "best_fit":
+        at = best_fit(case["prompt_lengths"], case["budget"])
+        return {"picked": None if at is None else f"q{at}"}
+    if group == "reserve":
+        running = [(computed, prompt) for computed, prompt in case["running"]]
+        blocks = reserved_blocks(
+            running, case["block_size"], case["budget"], lookahead=case["lookahead"], settings=jobs
+        )
+        return {"reserve_blocks": blocks}
+    return trace(replay(batch_job_scheduler(settings(case), jobs), arrivals(case["arrivals"])))
+
+
+_JOB_NAMES: Final = {
+    "max_jobs": "max_jobs",
+    "reserve_margin_blocks": "margin_blocks",
+    "reserve_max_blocks": "most_reserved_blocks",
+    "low_available_tokens_threshold": "low_available_tokens",
+    "short_decode_token_threshold": "short_decode_tokens",
+}
+
 ENGINES: Mapping[str, Engine] = {
+    "sched_ascend_batch_job": _batch_jobs,
+    "sched_ascend_srf": _short_first,
     "ascend_attn_state": _attention,
     "ascend_config": _config,
     "ascend_dp": _data_parallel,

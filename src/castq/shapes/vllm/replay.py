@@ -50,10 +50,10 @@ def replay(
     in_flight: deque[Batch] = deque()
     number = 0
     while coming or scheduler.busy:
-        while coming and coming[0].arrival.step <= number:
-            scheduler.waiting.add(coming.popleft())
         if before is not None:
             before(number)
+        while coming and coming[0].arrival.step <= number:
+            scheduler.waiting.add(coming.popleft())
         batch = scheduler.schedule()
         in_flight.append(batch)
         full = len(in_flight) >= scheduler.settings.pipeline_parallel_size
