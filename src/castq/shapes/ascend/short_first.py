@@ -41,8 +41,8 @@ class ShortFirstQueue:
         self._pinned = None
 
     def head(self) -> Request | None:
-        if not self._pinned:
-            self._pinned = self._lane()
+        if self._pinned is None:
+            self._pinned = self._lane() or None
         return self._pinned[0] if self._pinned else None
 
     def pop(self) -> Request:
