@@ -28,7 +28,7 @@ def short_first_steps(
     clock = [0.0]
 
     def tick(number: int) -> None:
-        clock[0] = number * step_ms
+        clock[0] = number * step_ms / 1000
 
     queue = ShortFirstQueue(lambda: clock[0], threshold=threshold, long_max_wait_ms=long_max_wait_ms)
     return replay(Scheduler(settings, queue), arrivals, before=tick)

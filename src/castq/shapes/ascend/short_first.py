@@ -17,7 +17,7 @@ class ShortFirstQueue:
     """Requests that have begun first, then short prompts, then long ones; each lane first come, first served.
 
     A long head that has waited `long_max_wait_ms` goes before the short ones (0: never).  Who was looked at stays the
-    head until it is taken.  `now` tells the time in milliseconds.
+    head until it is taken.  `now` tells the time in seconds, as the vendor's clock does.
     """
 
     def __init__(self, now: Callable[[], float], *, threshold: int = 256, long_max_wait_ms: float = 0.0) -> None:
@@ -61,4 +61,4 @@ class ShortFirstQueue:
         """Whether the long head has waited too long."""
         if not self._limit or not self._long:
             return False
-        return self._now() - self._since[self._long[0].id] >= self._limit
+        return (self._now() - self._since[self._long[0].id]) * 1000 >= self._limit
