@@ -11,7 +11,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from castq.commands import catalogue, db, devices, examples, lookup, rfc, serving, trace
+from castq.commands import catalogue, db, devices, examples, lookup, rfc, serving, shapes, trace
 from castq.exit_codes import ExitCode
 from castq.streams import printable, put, quiet
 from tensor_cast.errors import CastqError, WriteError
@@ -119,6 +119,7 @@ app.command("fmt", epilog=serving.FMT_EXAMPLE)(serving.fmt)
 app.command("draw", cls=_ProgramCommand, epilog=serving.DRAW_EXAMPLE)(serving.draw)
 app.command("trace", epilog=trace.EXAMPLE)(trace.trace)
 app.add_typer(db.app, name="db")
+app.add_typer(shapes.app, name="shapes")
 
 
 def main() -> None:

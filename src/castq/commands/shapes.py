@@ -1,0 +1,351 @@
+"""`castq shapes`: which padded shape runs the work that an engine selects, and what that costs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from castq.streams import read_text, write_text
+from tensor_cast.errors import InvalidValueError
+
+if TYPE_CHECKING:
+    from castq.shapes.planned import GraphCount, Planner, Warned
+    from castq.shapes.plans import BatchPlan, StepsPlan
+    from castq.shapes.settings_file import Engine
+    from castq.shapes.traffic import Request
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="Input shapes and padding: plan, suggest, examples."
+)
+
+Vendor = Annotated[
+    str | None, typer.Option(metavar="NAME", help="ascend, rbln or vllm; the file's own vendor if left out.")
+]
+SettingsFile = Annotated[Path, typer.Option("--settings", metavar="FILE", help="Settings of the engine, in YAML.")]
+Batch = Annotated[str | None, typer.Option(metavar="N..M", help="Plan decode batches of these sizes.")]
+TraceFile = Annotated[str | None, typer.Option("--trace", metavar="FILE", help="Plan the steps of a request trace.")]
+DumpFolder = Annotated[
+    Path | None, typer.Option("--dump", metavar="FOLDER", help="Plan the steps of castq run --dump.")
+]
+Histogram = Annotated[Path | None, typer.Option(metavar="FILE", help="Decode batches from a CSV of batch,count.")]
+StepTime = Annotated[float, typer.Option("--step-time", metavar="SECONDS", help="How long a step of the trace lasts.")]
+Limit = Annotated[int | None, typer.Option(min=1, metavar="N", help="Only the first N requests of the trace.")]
+Svg = Annotated[str | None, typer.Option(metavar="FILE", help="Draw the waste of each batch size; - prints it.")]
+Sizes = Annotated[
+    int | None, typer.Option(min=1, metavar="N", help="At most so many sizes; as many as now if left out.")
+]
+Memory = Annotated[float | None, typer.Option("--memory-gib", metavar="GIB", help="At most so much memory for graphs.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
+_RANGE: Final = ("batch", "mode", "tokens", "waste", "why")
+
+
+@app.command("examples", epilog="Example: castq shapes examples")
+def examples(as_json: AsJson = False) -> None:
+    """Print the four worked examples: logical input, and the shape that runs."""
+    from castq.commands import show
+    from castq.shapes.seed_examples import seed_examples
+
+    rows = [(str(at), one.engine, one.logical, one.physical) for at, one in enumerate(seed_examples(), start=1)]
+    head = ("example", "engine", "logical input", "physical input")
+    if as_json:
+        show.print_json([dict(zip(head, row, strict=True)) for row in rows])
+    else:
+        show.print_table(head, rows)
+
+
+@app.command("plan", epilog="Example: castq shapes plan --vendor ascend --settings engine.yaml --batch 1..64")
+def plan(
+    settings: SettingsFile,
+    vendor: Vendor = None,
+    batch: Batch = None,
+    trace: TraceFile = None,
+    dump: DumpFolder = None,
+    histogram: Histogram = None,
+    step_time: StepTime = 0.03,
+    limit: Limit = None,
+    svg: Svg = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say what each batch runs as: its padded shape, what falls to eager and why, graphs and their memory, waste.
+
+    Without --batch every batch up to the slots is planned.  With --trace the requests go through the vendor's own
+    selection, with --dump the steps are those of a run, with --histogram each decode batch counts as often as it says.
+    Exit code 0; 2 for settings, batches or steps that the vendor refuses.
+    """
+    from castq.commands import show
+    from castq.shapes.plans import plan_batches
+    from castq.shapes.settings_file import read_engine
+    from castq.shapes.traffic import batch_sizes
+
+    if sum(given is not None for given in (trace, dump, histogram)) > 1:
+        raise InvalidValueError("--trace, --dump and --histogram each say what to plan: give one")
+    engine = read_engine(settings, vendor)
+    planner = engine.planner
+    batches = batch_sizes(batch) if batch is not None else tuple(range(1, planner.slots + 1))
+    plans = plan_batches(planner, batches)
+    steps = _steps(engine, trace, dump, histogram, step_time, limit)
+    warned = (*planner.warnings(), *(steps.warnings(planner) if steps is not None else ()))
+    if svg is not None:
+        from castq.shapes.heat import heat_svg
+
+        write_text(svg, heat_svg(f"{engine.vendor}: padding by batch size", _cells(plans)))
+    if as_json:
+        show.print_json(_to_json(engine, plans, steps, warned))
+        return
+    _show(engine, plans, steps, warned, quiet=svg == "-")
+
+
+@app.command("suggest", epilog="Example: castq shapes suggest --settings engine.yaml --trace azure.csv --sizes 8")
+def suggest(
+    settings: SettingsFile,
+    vendor: Vendor = None,
+    trace: TraceFile = None,
+    dump: DumpFolder = None,
+    histogram: Histogram = None,
+    step_time: StepTime = 0.03,
+    limit: Limit = None,
+    sizes: Sizes = None,
+    memory_gib: Memory = None,
+    as_json: AsJson = False,
+) -> None:
+    """Propose the bucket or capture list that pads least for the decode batches that occur, the exact optimum.
+
+    Prints count, memory and waste of today's list and of the proposed one.  Exit code 0; 2 for a wrong call.
+    """
+    from castq.commands import show
+    from castq.shapes.settings_file import read_engine
+    from castq.shapes.suggest import best_sizes, cost_of
+
+    engine = read_engine(settings, vendor)
+    planner = engine.planner
+    if trace is None and dump is None and histogram is None:
+        raise InvalidValueError("give the batches: --trace, --dump or --histogram")
+    found = _steps(engine, trace, dump, histogram, step_time, limit)
+    assert found is not None, "one of the three was given"
+    weights = {count: float(times) for count, times in found.decodes.items()}
+    most = _most_sizes(planner, sizes, memory_gib)
+    query = planner.query_len
+    best = best_sizes({n * query: times for n, times in weights.items()}, most, planner.slots * query)
+    now = cost_of(planner.sizes, {n * query: times for n, times in weights.items()})
+    per_graph = _per_graph(planner.graphs(), len(planner.sizes))
+    rows = [
+        ("now", str(len(planner.sizes)), _memory(per_graph, len(planner.sizes)), f"{now:.1%}", _listed(planner.sizes)),
+        (
+            "proposed",
+            str(len(best.sizes)),
+            _memory(per_graph, len(best.sizes)),
+            f"{best.wasted:.1%}",
+            _listed(best.sizes),
+        ),
+    ]
+    head = ("list", "sizes", "memory", "waste", "values")
+    if as_json:
+        show.print_json(
+            {
+                "vendor": engine.vendor,
+                "decode_steps": found.decodes.total(),
+                "now": {"sizes": list(planner.sizes), "waste": now},
+                "proposed": {"sizes": list(best.sizes), "waste": best.wasted},
+                "bytes_per_size": per_graph,
+            }
+        )
+        return
+    show.print_table(head, rows)
+    names = {"rbln": "decode_batch_bucket_strategy: manual, decode_batch_bucket_manual"}
+    show.say(f"{names.get(engine.vendor, 'capture_sizes')}: [{_listed(best.sizes)}]")
+
+
+@app.command("def", epilog="Example: castq shapes def engine.yaml --out lib/sizes.sq")
+def definition(
+    settings: Annotated[Path, typer.Argument(metavar="SETTINGS", help="Settings of the engine, in YAML.")],
+    vendor: Vendor = None,
+    out: Annotated[str, typer.Option(metavar="FILE", help="Write the library here; - prints it.")] = "-",
+) -> None:
+    """Write the sizes of an engine as definitions that serving programs use in their costs."""
+    from castq.shapes.definitions import definitions
+    from castq.shapes.settings_file import read_engine
+
+    write_text(out, definitions(read_engine(settings, vendor).planner))
+
+
+def _steps(
+    engine: Engine, trace: str | None, dump: Path | None, histogram: Path | None, step_time: float, limit: int | None
+) -> StepsPlan | None:
+    from castq.shapes.plans import StepsPlan, plan_steps
+    from castq.shapes.traffic import decode_batch, dumped_steps, read_histogram, traced_steps
+
+    if not step_time > 0:
+        raise InvalidValueError(f"--step-time {step_time}: above 0")
+    if histogram is not None:
+        found = StepsPlan()
+        for batch, count in sorted(read_histogram(histogram).items()):
+            work = decode_batch(batch, engine.planner.query_len)
+            planned = engine.planner.plan(work)
+            found.add(planned, work, round(count))
+        return found
+    if dump is not None:
+        return plan_steps(engine.planner, (work for _, work in dumped_steps(dump)))
+    if trace is None:
+        return None
+    from castq.commands import show
+
+    requests = _requests(trace, limit)
+    with show.progress("planning") as bar:
+        watch = None if bar is None else lambda done: bar("planning", done, 1.0)
+        return plan_steps(engine.planner, traced_steps(engine, requests, step_time, watch))
+
+
+def _requests(trace: str, limit: int | None) -> tuple[Request, ...]:
+    from castq.commands.programs import refusals
+    from castq.streams import label
+    from serq.traces.published import read_requests
+
+    with refusals():
+        return read_requests(read_text(trace), Path(label(trace)).name, limit).requests
+
+
+def _cells(plans: tuple[BatchPlan, ...]) -> list[Any]:
+    from castq.shapes.heat import Cell
+
+    return [Cell(one.batch, one.mode, one.waste) for one in plans]
+
+
+def _show(
+    engine: Engine,
+    plans: tuple[BatchPlan, ...],
+    steps: StepsPlan | None,
+    warned: tuple[Warned, ...],
+    *,
+    quiet: bool,
+) -> None:
+    from castq.commands import show
+    from castq.shapes.heat import heat_lines
+
+    if quiet:
+        return
+    planner = engine.planner
+    graphs = planner.graphs()
+    show.say(f"{engine.vendor}: sizes {_listed(planner.sizes) or 'none'}; {graphs.count} graphs, memory {_of(graphs)}")
+    show.print_table(_RANGE, list(_ranges(plans)))
+    show.say_lines("\n".join(heat_lines(_cells(plans))))
+    if steps is not None:
+        modes = ", ".join(f"{mode} {count}" for mode, count in steps.modes.most_common())
+        show.say(
+            f"{steps.steps} steps: {modes}; {steps.tokens} real tokens, {steps.physical} computed, "
+            f"{steps.share_wasted:.1%} padding; {steps.rows - steps.requests} dummy rows"
+        )
+        for why, count in steps.reasons.most_common(5):
+            show.say(f"eager in {count} steps: {why}")
+    for one in warned:
+        show.say(f"warning: {one.text}; {one.setting}")
+
+
+def _ranges(plans: tuple[BatchPlan, ...]) -> list[tuple[str, ...]]:
+    """Neighbouring batches that run alike, on one line."""
+    rows: list[list[BatchPlan]] = []
+    for one in plans:
+        last = rows[-1][-1] if rows else None
+        alike = last is not None and one.batch == last.batch + 1 and _kind(one) == _kind(last)
+        rows[-1].append(one) if alike else rows.append([one])
+    return [_range(row) for row in rows]
+
+
+def _kind(one: BatchPlan) -> tuple[object, ...]:
+    if one.step is None:
+        return ("REFUSED",)
+    eager = one.mode == "EAGER"
+    return one.mode, None if eager else one.step.physical
+
+
+def _range(row: list[BatchPlan]) -> tuple[str, ...]:
+    first, last = row[0], row[-1]
+    batch = str(first.batch) if first is last else f"{first.batch}..{last.batch}"
+    if first.step is None or last.step is None:
+        return batch, first.mode, "-", "-", last.refused
+    low, high = first.step.physical, last.step.physical
+    tokens = str(low) if low == high else f"{low}..{high}"
+    wastes = sorted({f"{one.waste:.0%}" for one in (first, last)}, reverse=True)
+    return (
+        batch,
+        first.mode,
+        tokens,
+        " to ".join(wastes) if len(wastes) == 1 else f"{first.waste:.0%}..{last.waste:.0%}",
+        last.step.why,
+    )
+
+
+def _listed(sizes: tuple[int, ...]) -> str:
+    return ", ".join(map(str, sizes))
+
+
+def _of(graphs: GraphCount) -> str:
+    if graphs.least_bytes is None or graphs.most_bytes is None:
+        return "not known"
+    low, high = graphs.least_bytes / 2**30, graphs.most_bytes / 2**30
+    return f"{high:.2f} GiB" if low == high else f"{low:.1f} to {high:.1f} GiB"
+
+
+def _per_graph(graphs: GraphCount, sizes: int) -> int | None:
+    """Bytes that one more size costs, where a figure is exact."""
+    exact = graphs.least_bytes is not None and graphs.least_bytes == graphs.most_bytes and graphs.count and sizes
+    return graphs.least_bytes // graphs.count if exact and graphs.least_bytes is not None else None
+
+
+def _memory(per_graph: int | None, sizes: int) -> str:
+    return "not known" if per_graph is None else f"{per_graph * sizes / 2**30:.2f} GiB"
+
+
+def _most_sizes(planner: Planner, sizes: int | None, memory_gib: float | None) -> int:
+    most = sizes if sizes is not None else max(len(planner.sizes), 1)
+    if memory_gib is None:
+        return most
+    per_graph = _per_graph(planner.graphs(), len(planner.sizes))
+    if per_graph is None:
+        raise InvalidValueError(f"--memory-gib: the memory of a graph of {planner.vendor} is not known; give --sizes")
+    fitting = int(memory_gib * 2**30 / per_graph)
+    if fitting < 1:
+        raise InvalidValueError(f"--memory-gib {memory_gib}: one graph takes {per_graph / 2**30:.2f} GiB")
+    return min(most, fitting) if sizes is not None else fitting
+
+
+def _to_json(
+    engine: Engine, plans: tuple[BatchPlan, ...], steps: StepsPlan | None, warned: tuple[Warned, ...]
+) -> dict[str, Any]:
+    graphs = engine.planner.graphs()
+    document: dict[str, Any] = {
+        "vendor": engine.vendor,
+        "sizes": list(engine.planner.sizes),
+        "graphs": {
+            "count": graphs.count,
+            "bytes": None if graphs.least_bytes is None else [graphs.least_bytes, graphs.most_bytes],
+            "source": graphs.source or "not known",
+        },
+        "batches": [_batch_json(one) for one in plans],
+        "warnings": [{"text": one.text, "setting": one.setting} for one in warned],
+    }
+    if steps is not None:
+        document["steps"] = {
+            "count": steps.steps,
+            "modes": dict(steps.modes),
+            "eager": dict(steps.reasons),
+            "tokens": steps.tokens,
+            "physical_tokens": steps.physical,
+            "waste": steps.share_wasted,
+            "dummy_rows": steps.rows - steps.requests,
+            "waste_by_batch": {
+                str(batch): padding / max(physical, 1) for batch, (padding, physical) in sorted(steps.waste.items())
+            },
+        }
+    return document
+
+
+def _batch_json(one: BatchPlan) -> dict[str, Any]:
+    if one.step is None:
+        return {"batch": one.batch, "mode": "REFUSED", "why": one.refused}
+    step = one.step
+    shape = {"tokens": step.tokens, "physical_tokens": step.physical, "rows": step.rows, "dummy_rows": step.dummy_rows}
+    return {"batch": one.batch, "mode": step.mode, **shape, "waste": one.waste, "why": step.why}
