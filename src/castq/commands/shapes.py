@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from castq.streams import read_text, write_text
+from castq.streams import STANDARD, read_text, write_text
 from tensor_cast.errors import InvalidValueError
 
 if TYPE_CHECKING:
-    from castq.shapes.planned import GraphCount, Planner, Warned
-    from castq.shapes.plans import BatchPlan, StepsPlan
+    from castq.shapes.planned import Planner
+    from castq.shapes.plans import StepsPlan
     from castq.shapes.settings_file import Engine
     from castq.shapes.traffic import Request
 
@@ -77,6 +77,7 @@ def plan(
     Exit code 0; 2 for settings, batches or steps that the vendor refuses.
     """
     from castq.commands import show
+    from castq.commands.shown_shapes import cells, plan_json, show_plan
     from castq.shapes.plans import plan_batches
     from castq.shapes.settings_file import read_engine
     from castq.shapes.traffic import batch_sizes
@@ -92,11 +93,11 @@ def plan(
     if svg is not None:
         from castq.shapes.heat import heat_svg
 
-        write_text(svg, heat_svg(f"{engine.vendor}: padding by batch size", _cells(plans)))
+        write_text(svg, heat_svg(f"{engine.vendor}: padding by batch size", cells(plans)))
     if as_json:
-        show.print_json(_to_json(engine, plans, steps, warned))
-        return
-    _show(engine, plans, steps, warned, quiet=svg == "-")
+        show.print_json(plan_json(engine, plans, steps, warned))
+    elif svg != STANDARD:
+        show_plan(engine, plans, steps, warned)
 
 
 @app.command("suggest", epilog="Example: castq shapes suggest --settings engine.yaml --trace azure.csv --sizes 8")
@@ -117,6 +118,7 @@ def suggest(
     Prints count, memory and waste of today's list and of the proposed one.  Exit code 0; 2 for a wrong call.
     """
     from castq.commands import show
+    from castq.commands.shown_shapes import listed, memory, per_graph
     from castq.shapes.settings_file import read_engine
     from castq.shapes.suggest import best_sizes, cost_of
 
@@ -131,16 +133,10 @@ def suggest(
     query = planner.query_len
     best = best_sizes({n * query: times for n, times in weights.items()}, most, planner.slots * query)
     now = cost_of(planner.sizes, {n * query: times for n, times in weights.items()})
-    per_graph = _per_graph(planner.graphs(), len(planner.sizes))
+    each = per_graph(planner.graphs())
     rows = [
-        ("now", str(len(planner.sizes)), _memory(per_graph, len(planner.sizes)), f"{now:.1%}", _listed(planner.sizes)),
-        (
-            "proposed",
-            str(len(best.sizes)),
-            _memory(per_graph, len(best.sizes)),
-            f"{best.wasted:.1%}",
-            _listed(best.sizes),
-        ),
+        (name, str(len(sized)), memory(each, len(sized)), f"{wasted:.1%}", listed(sized))
+        for name, sized, wasted in (("now", planner.sizes, now), ("proposed", best.sizes, best.wasted))
     ]
     head = ("list", "sizes", "memory", "waste", "values")
     if as_json:
@@ -150,13 +146,13 @@ def suggest(
                 "decode_steps": found.decodes.total(),
                 "now": {"sizes": list(planner.sizes), "waste": now},
                 "proposed": {"sizes": list(best.sizes), "waste": best.wasted},
-                "bytes_per_size": per_graph,
+                "bytes_per_size": each,
             }
         )
         return
     show.print_table(head, rows)
     names = {"rbln": "decode_batch_bucket_strategy: manual, decode_batch_bucket_manual"}
-    show.say(f"{names.get(engine.vendor, 'capture_sizes')}: [{_listed(best.sizes)}]")
+    show.say(f"{names.get(engine.vendor, 'capture_sizes')}: [{listed(best.sizes)}]")
 
 
 @app.command("def", epilog="Example: castq shapes def engine.yaml --out lib/sizes.sq")
@@ -208,144 +204,16 @@ def _requests(trace: str, limit: int | None) -> tuple[Request, ...]:
         return read_requests(read_text(trace), Path(label(trace)).name, limit).requests
 
 
-def _cells(plans: tuple[BatchPlan, ...]) -> list[Any]:
-    from castq.shapes.heat import Cell
-
-    return [Cell(one.batch, one.mode, one.waste) for one in plans]
-
-
-def _show(
-    engine: Engine,
-    plans: tuple[BatchPlan, ...],
-    steps: StepsPlan | None,
-    warned: tuple[Warned, ...],
-    *,
-    quiet: bool,
-) -> None:
-    from castq.commands import show
-    from castq.shapes.heat import heat_lines
-
-    if quiet:
-        return
-    planner = engine.planner
-    graphs = planner.graphs()
-    show.say(f"{engine.vendor}: sizes {_listed(planner.sizes) or 'none'}; {graphs.count} graphs, memory {_of(graphs)}")
-    show.print_table(_RANGE, list(_ranges(plans)))
-    show.say_lines("\n".join(heat_lines(_cells(plans))))
-    if steps is not None:
-        modes = ", ".join(f"{mode} {count}" for mode, count in steps.modes.most_common())
-        show.say(
-            f"{steps.steps} steps: {modes}; {steps.tokens} real tokens, {steps.physical} computed, "
-            f"{steps.share_wasted:.1%} padding; {steps.rows - steps.requests} dummy rows"
-        )
-        for why, count in steps.reasons.most_common(5):
-            show.say(f"eager in {count} steps: {why}")
-    for one in warned:
-        show.say(f"warning: {one.text}; {one.setting}")
-
-
-def _ranges(plans: tuple[BatchPlan, ...]) -> list[tuple[str, ...]]:
-    """Neighbouring batches that run alike, on one line."""
-    rows: list[list[BatchPlan]] = []
-    for one in plans:
-        last = rows[-1][-1] if rows else None
-        alike = last is not None and one.batch == last.batch + 1 and _kind(one) == _kind(last)
-        rows[-1].append(one) if alike else rows.append([one])
-    return [_range(row) for row in rows]
-
-
-def _kind(one: BatchPlan) -> tuple[object, ...]:
-    if one.step is None:
-        return ("REFUSED",)
-    eager = one.mode == "EAGER"
-    return one.mode, None if eager else one.step.physical
-
-
-def _range(row: list[BatchPlan]) -> tuple[str, ...]:
-    first, last = row[0], row[-1]
-    batch = str(first.batch) if first is last else f"{first.batch}..{last.batch}"
-    if first.step is None or last.step is None:
-        return batch, first.mode, "-", "-", last.refused
-    low, high = first.step.physical, last.step.physical
-    tokens = str(low) if low == high else f"{low}..{high}"
-    wastes = sorted({f"{one.waste:.0%}" for one in (first, last)}, reverse=True)
-    return (
-        batch,
-        first.mode,
-        tokens,
-        " to ".join(wastes) if len(wastes) == 1 else f"{first.waste:.0%}..{last.waste:.0%}",
-        last.step.why,
-    )
-
-
-def _listed(sizes: tuple[int, ...]) -> str:
-    return ", ".join(map(str, sizes))
-
-
-def _of(graphs: GraphCount) -> str:
-    if graphs.least_bytes is None or graphs.most_bytes is None:
-        return "not known"
-    low, high = graphs.least_bytes / 2**30, graphs.most_bytes / 2**30
-    return f"{high:.2f} GiB" if low == high else f"{low:.1f} to {high:.1f} GiB"
-
-
-def _per_graph(graphs: GraphCount, sizes: int) -> int | None:
-    """Bytes that one more size costs, where a figure is exact."""
-    exact = graphs.least_bytes is not None and graphs.least_bytes == graphs.most_bytes and graphs.count and sizes
-    return graphs.least_bytes // graphs.count if exact and graphs.least_bytes is not None else None
-
-
-def _memory(per_graph: int | None, sizes: int) -> str:
-    return "not known" if per_graph is None else f"{per_graph * sizes / 2**30:.2f} GiB"
-
-
 def _most_sizes(planner: Planner, sizes: int | None, memory_gib: float | None) -> int:
+    from castq.commands.shown_shapes import per_graph
+
     most = sizes if sizes is not None else max(len(planner.sizes), 1)
     if memory_gib is None:
         return most
-    per_graph = _per_graph(planner.graphs(), len(planner.sizes))
-    if per_graph is None:
+    each = per_graph(planner.graphs())
+    if each is None:
         raise InvalidValueError(f"--memory-gib: the memory of a graph of {planner.vendor} is not known; give --sizes")
-    fitting = int(memory_gib * 2**30 / per_graph)
+    fitting = int(memory_gib * 2**30 / each)
     if fitting < 1:
-        raise InvalidValueError(f"--memory-gib {memory_gib}: one graph takes {per_graph / 2**30:.2f} GiB")
+        raise InvalidValueError(f"--memory-gib {memory_gib}: one graph takes {each / 2**30:.2f} GiB")
     return min(most, fitting) if sizes is not None else fitting
-
-
-def _to_json(
-    engine: Engine, plans: tuple[BatchPlan, ...], steps: StepsPlan | None, warned: tuple[Warned, ...]
-) -> dict[str, Any]:
-    graphs = engine.planner.graphs()
-    document: dict[str, Any] = {
-        "vendor": engine.vendor,
-        "sizes": list(engine.planner.sizes),
-        "graphs": {
-            "count": graphs.count,
-            "bytes": None if graphs.least_bytes is None else [graphs.least_bytes, graphs.most_bytes],
-            "source": graphs.source or "not known",
-        },
-        "batches": [_batch_json(one) for one in plans],
-        "warnings": [{"text": one.text, "setting": one.setting} for one in warned],
-    }
-    if steps is not None:
-        document["steps"] = {
-            "count": steps.steps,
-            "modes": dict(steps.modes),
-            "eager": dict(steps.reasons),
-            "tokens": steps.tokens,
-            "physical_tokens": steps.physical,
-            "waste": steps.share_wasted,
-            "dummy_rows": steps.rows - steps.requests,
-            "waste_by_batch": {
-                str(batch): padding / max(physical, 1) for batch, (padding, physical) in sorted(steps.waste.items())
-            },
-        }
-    return document
-
-
-def _batch_json(one: BatchPlan) -> dict[str, Any]:
-    if one.step is None:
-        return {"batch": one.batch, "mode": "REFUSED", "why": one.refused}
-    step = one.step
-    shape = {"tokens": step.tokens, "physical_tokens": step.physical, "rows": step.rows, "dummy_rows": step.dummy_rows}
-    return {"batch": one.batch, "mode": step.mode, **shape, "waste": one.waste, "why": step.why}

@@ -28,8 +28,8 @@ def aligned(name: str, multiple: int) -> str:
 def definitions(planner: Planner) -> str:
     """The definitions of a planner's shapes, as a library that programs `use`.
 
-    Where a step falls off the graphs it pays for its real tokens, so the last branch is `n`; on compiled buckets nothing
-    runs above the last, so that branch is the last bucket itself.
+    Where a step falls off the graphs it pays for its real tokens, so the last branch is `n`; nothing runs above the
+    last compiled bucket, so that branch is the bucket itself.
     """
     lines = [f"// {planner.vendor}: sizes {', '.join(map(str, planner.sizes))}"]
     if isinstance(planner, RblnPlanner):

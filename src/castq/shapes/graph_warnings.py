@@ -12,11 +12,11 @@ __all__ = ["graph_warnings", "in_ranges", "why_eager"]
 
 
 def why_eager(graphs: Graphs, tokens: int, uniform: bool) -> str:
-    """Why a batch of so many tokens meets no graph."""
+    """Why a batch of so many tokens meets no graph, in words that name no batch."""
     if graphs.mode is GraphMode.NONE:
         return "no graphs are captured"
     if tokens > graphs.largest:
-        return f"{tokens} tokens are above the largest captured size {graphs.largest}"
+        return f"above the largest captured size {graphs.largest}"
     if not uniform:
         return f"{graphs.mode.value} captures decodes only, and this batch is not uniform"
     return f"size {graphs.padded(tokens)} is captured for no decodes of {graphs.max_num_seqs} slots"

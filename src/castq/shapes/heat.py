@@ -46,7 +46,8 @@ def heat_svg(title: str, cells: Sequence[Cell]) -> str:
     width, height = _ACROSS * _SIZE + 20, lines * _SIZE + 60
     drawn = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}">',
-        "<style>text{font:11px sans-serif;text-anchor:middle;fill:#222}.title{font-size:14px;text-anchor:start}</style>",
+        "<style>text{font:11px sans-serif;text-anchor:middle;fill:#222}",
+        ".title{font-size:14px;text-anchor:start}</style>",
         f'<text class="title" x="10" y="20">{escape(title)}</text>',
     ]
     for at, cell in enumerate(cells):
@@ -56,9 +57,8 @@ def heat_svg(title: str, cells: Sequence[Cell]) -> str:
             f'<g><title>{escape(told)}</title><rect x="{x}" y="{y}" width="{_SIZE - 2}" height="{_SIZE - 2}" '
             f'fill="{_colour(cell)}"/><text x="{x + _SIZE // 2 - 1}" y="{y + _SIZE // 2 + 3}">{cell.batch}</text></g>'
         )
-    drawn.append(
-        f'<text class="title" x="10" y="{height - 8}">white: no padding; red: padding; grey: eager</text></svg>'
-    )
+    legend = "white: no padding; red: padding; grey: eager"
+    drawn.append(f'<text class="title" x="10" y="{height - 8}">{legend}</text></svg>')
     return "\n".join(drawn) + "\n"
 
 

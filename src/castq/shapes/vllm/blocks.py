@@ -5,6 +5,7 @@ Source: vllm/v1/core/block_pool.py, vllm/v1/core/kv_cache_manager.py at 0.27.1.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Hashable
 
 from castq.shapes.vllm.requests import Request
@@ -22,15 +23,16 @@ class BlockPool:
     def __init__(self, num_blocks: int, block_size: int, *, prefix_caching: bool = False) -> None:
         self.block_size = block_size
         self.prefix_caching = prefix_caching
-        self._free: dict[int, None] = dict.fromkeys(range(1, num_blocks))
-        self._users = [0] * num_blocks
+        self._fresh, self._last = 1, num_blocks - 1  # blocks that were never handed out stand before the freed ones
+        self._freed: OrderedDict[int, None] = OrderedDict()
+        self._users: dict[int, int] = {}
         self._content: dict[int, Hashable] = {}
         self._holders: dict[Hashable, dict[int, None]] = {}
 
     @property
     def free(self) -> int:
         """Blocks that can be handed out, cached ones included."""
-        return len(self._free)
+        return len(self._freed) + self._last - self._fresh + 1
 
     def needed(self, tokens: int) -> int:
         """Blocks for so many tokens."""
@@ -55,13 +57,13 @@ class BlockPool:
     def fits(self, request: Request, tokens: int, hits: list[int]) -> bool:
         """Whether `tokens` of the request have room, counting hits that nobody uses as taken."""
         fresh = self.needed(tokens) - len(request.blocks) - len(hits)
-        return max(fresh, 0) + sum(not self._users[block] for block in hits) <= self.free
+        return max(fresh, 0) + sum(not self._users.get(block) for block in hits) <= self.free
 
     def allocate(self, request: Request, tokens: int, hits: list[int]) -> None:
         """Give the request its hits and fresh blocks for `tokens`, and note the content of the full ones."""
         for block in hits:
-            self._free.pop(block, None)
-            self._users[block] += 1
+            self._freed.pop(block, None)
+            self._users[block] = self._users.get(block, 0) + 1
         request.blocks += hits
         request.cached = max(request.cached, len(hits))
         for _ in range(self.needed(tokens) - len(request.blocks)):
@@ -70,8 +72,11 @@ class BlockPool:
             self._note(request, min(tokens, request.known) // self.block_size)
 
     def _take(self) -> int:
-        block = next(iter(self._free))
-        del self._free[block]
+        if self._fresh <= self._last:
+            block = self._fresh
+            self._fresh += 1
+        else:
+            block, _ = self._freed.popitem(last=False)
         self._users[block] = 1
         self.forget(block)
         return block
@@ -95,6 +100,6 @@ class BlockPool:
         for block in reversed(request.blocks):
             self._users[block] -= 1
             if not self._users[block]:
-                self._free[block] = None
+                self._freed[block] = None
         request.blocks.clear()
         request.cached = 0
