@@ -15,6 +15,7 @@ from castq.streams import STANDARD, label, put, read_text, write_text
 from tensor_cast.errors import InvalidValueError
 
 if TYPE_CHECKING:
+    from castq.shapes.watch import ShapeWatch
     from serq import ir as ir_nodes
     from serq.report.report import Report
     from tensor_cast.files.writing import NewFolder
@@ -79,6 +80,10 @@ Dump = Annotated[
     str | None,
     typer.Option(metavar="FOLDER", help="Write samples, gauges and iterations as CSV files into a new folder."),
 ]
+CheckShapes = Annotated[
+    list[str] | None,
+    typer.Option(metavar="[ENGINE=]SETTINGS", help="Check every step against a vendor's shapes; repeat for engines."),
+]
 StepByStep = Annotated[
     bool, typer.Option("--step-by-step", help="Take every event and iteration by itself, also where many are alike.")
 ]
@@ -99,6 +104,7 @@ def run(
     instance: InstanceFile = None,
     trace: Trace = None,
     dump: Dump = None,
+    check_shapes: CheckShapes = None,
     step_by_step: StepByStep = False,
     samples: Samples = False,
     as_json: AsJson = False,
@@ -108,19 +114,19 @@ def run(
     Deterministic: the same program, inputs and seed give the same report.  Ctrl-C ends the run and reports what it has,
     marked partial.  Exit code 0 when the run came to its end; 1 if the program was refused, the run failed, a session
     was stuck, every session was rejected or something could not be written; 2 for a wrong call or a missing file; 130
-    after Ctrl-C.
+    after Ctrl-C.  With --check-shapes also 1 where a step breaks a rule of the vendor's; the run itself is the same.
     """
     from castq.commands import show
 
     settings = {"seed": seed, "horizon": horizon, "warmup": warmup, "arrivals": arrivals, "trace": trace}
     program = compiled(file, workload, Given(inputs, sets, defs), settings, instance)
+    watch = _shape_watch(check_shapes, program)
     with _dump_folder(dump, program) as folder:
-        report = _simulated(program, dumped=folder is not None, samples=samples, step_by_step=step_by_step)
+        report = _simulated(
+            program, dumped=folder is not None, samples=samples, step_by_step=step_by_step, observer=watch
+        )
         try:
-            if as_json:
-                show.print_json(report.to_json(samples=samples))
-            else:
-                _show(report)
+            _print(report, watch, samples=samples, as_json=as_json)
         finally:  # a report that cannot be printed does not cost the dump, nor the other way round
             if folder is not None:
                 _dump(report, folder)
@@ -129,6 +135,35 @@ def run(
     if report.verdict.failed:
         show.say(f"castq: {report.verdict.text}", error=True)
         raise typer.Exit(ExitCode.FAILED)
+    if watch is not None and watch.violations:
+        raise typer.Exit(ExitCode.FAILED)
+
+
+def _shape_watch(given: list[str] | None, program: ir_nodes.Program) -> ShapeWatch | None:
+    if given is None:
+        return None
+    from castq.commands.checked_shapes import watch_of
+
+    return watch_of(given, program)
+
+
+def _print(report: Report, watch: ShapeWatch | None, *, samples: bool, as_json: bool) -> None:
+    """The report, and what the shapes of its steps are where somebody asked."""
+    from castq.commands import show
+
+    if as_json:
+        document = report.to_json(samples=samples)
+        if watch is not None:
+            from castq.commands.checked_shapes import watch_json
+
+            document["shapes"] = watch_json(watch)
+        show.print_json(document)
+        return
+    _show(report)
+    if watch is not None:
+        from castq.commands.checked_shapes import show_watch
+
+        show_watch(watch)
 
 
 def check(
@@ -240,14 +275,21 @@ def draw(
     write_text(out, picture)
 
 
-def _simulated(program: ir_nodes.Program, *, dumped: bool, samples: bool, step_by_step: bool) -> Report:
+def _simulated(
+    program: ir_nodes.Program, *, dumped: bool, samples: bool, step_by_step: bool, observer: ShapeWatch | None = None
+) -> Report:
     from castq.commands import show
     from serq.runner import run as run_program
 
     with refusals(), show.progress("simulating") as bar:
         watch = None if bar is None else lambda done: bar("simulating", done, 1.0)
         return run_program(
-            program, iterations=dumped, samples=samples or dumped, watch=watch, step_by_step=step_by_step
+            program,
+            iterations=dumped,
+            samples=samples or dumped,
+            watch=watch,
+            step_by_step=step_by_step,
+            observer=observer,
         )
 
 

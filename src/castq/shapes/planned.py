@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-__all__ = ["GraphCount", "PlannedStep", "Planner", "Warned", "Work"]
+from castq.shapes.refusals import ShapeError
+
+__all__ = ["GraphCount", "PlannedStep", "Planner", "Warned", "Work", "check_budget"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,12 @@ class Warned:
 
     text: str
     setting: str
+
+
+def check_budget(tokens: int, budget: int) -> None:
+    """A step schedules at most the token budget."""
+    if tokens > budget:
+        raise ShapeError("token_budget", f"{tokens} tokens, and max_num_batched_tokens is {budget}")
 
 
 class Planner(Protocol):

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from castq.shapes.ascend.checks import check_step
 from castq.shapes.ascend.data_parallel import agree, idle_rank
 from castq.shapes.ascend.graphs import ascend_graphs
 from castq.shapes.ascend.sequence_parallel import round_tokens
 from castq.shapes.ascend.settings import AscendSettings
 from castq.shapes.ascend.step import Scheduled, ascend_step, is_uniform_decode
 from castq.shapes.graph_warnings import graph_warnings, why_eager
-from castq.shapes.planned import GraphCount, PlannedStep, Warned, Work
+from castq.shapes.planned import GraphCount, PlannedStep, Warned, Work, check_budget
 from castq.shapes.refusals import ShapeError
 from castq.shapes.vllm.graph_modes import RunMode
 
@@ -43,6 +44,7 @@ class AscendPlanner:
         requests = [Scheduled(one.computed, one.tokens, one.known) for one in work]
         uniform = is_uniform_decode(requests, self.settings)
         tokens = sum(one.tokens for one in requests)
+        check_budget(tokens, self.settings.max_num_batched_tokens)
         padded = round_tokens(tokens, self.settings.tensor_parallel_size, active=self.settings.rounds_tokens)
         run, peers = self.captured.dispatch(padded, uniform=uniform), self.layout.data_parallel_size - 1
         why = why_eager(self.captured, padded, uniform) if run.mode is RunMode.NONE else ""
@@ -53,6 +55,7 @@ class AscendPlanner:
                 why = f"an idle rank's dummy of {sum(one.tokens for one in idle)} tokens runs eager, so every rank does"
             run = agreed
         step = ascend_step(requests, self.settings, self.captured, run=run)
+        check_step(step, tokens)
         mode = "EAGER" if run.mode is RunMode.NONE else run.mode.name
         return PlannedStep(mode, len(requests), tokens, step.requests_padded, run.tokens, why)
 

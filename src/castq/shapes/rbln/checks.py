@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from castq.shapes.planned import Work
 from castq.shapes.refusals import ShapeError
 
-__all__ = ["check_alone", "check_fits", "check_uniform"]
+__all__ = ["check_aligned", "check_alone", "check_fits", "check_uniform"]
 
 
 def check_alone(work: Sequence[Work]) -> None:
@@ -31,6 +31,12 @@ def check_uniform(work: Sequence[Work], query_len: int) -> None:
                 f"request {at} schedules {one.tokens} tokens where decodes are staged at {query_len}",
                 raised="AssertionError",
             )
+
+
+def check_aligned(prefill: Work, width: int, *, multi_block_store: bool) -> None:
+    """R-e: a chunk starts at a multiple of the width, unless the device stores several blocks at once."""
+    if prefill.computed % width and not multi_block_store:
+        raise ShapeError("R-e", f"a prefill chunk starts at {prefill.computed}, no multiple of the width {width}")
 
 
 def check_fits(rows: int, query_len: int, requests: int, tokens: int | None) -> None:

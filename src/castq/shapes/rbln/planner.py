@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from castq.shapes.planned import GraphCount, PlannedStep, Warned, Work
-from castq.shapes.rbln.checks import check_alone, check_fits, check_uniform
+from castq.shapes.rbln.checks import check_aligned, check_alone, check_fits, check_uniform
 from castq.shapes.rbln.data_parallel import IDLE, Rank, agree
 from castq.shapes.rbln.settings import RblnSettings
 from castq.shapes.rbln.staging import stage_prefill
@@ -32,6 +32,9 @@ class RblnPlanner:
         check_alone(work)
         tokens = sum(one.tokens for one in work)
         if work[0].prefill:
+            check_aligned(
+                work[0], self.settings.max_num_batched_tokens, multi_block_store=self.settings.multi_block_store
+            )
             staged = stage_prefill(self.settings.max_num_batched_tokens, tokens)
             return PlannedStep("PREFILL", 1, tokens, 1, staged.physical_tokens)
         window = self._window(work)

@@ -46,6 +46,7 @@ class RblnSettings:
     max_model_len: int = 1 << 20
     devices_per_rank: int = 1
     rebel: bool = False
+    multi_block_store: bool = False
     version: str = CURRENT
 
     def __post_init__(self) -> None:
