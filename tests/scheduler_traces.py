@@ -19,7 +19,7 @@ from serq.report.report import Report
 from serq.report.rows import GaugeRow
 from serq.runner import run
 
-LIBRARY = Path(__file__).resolve().parents[1] / "examples" / "serving" / "lib"
+LIBRARY = Path(__file__).resolve().parents[1] / "src" / "serq" / "lib"
 Case = Mapping[str, Any]
 
 

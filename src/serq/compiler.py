@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from numbers import Real
 from pathlib import Path
+from typing import Final
 
 from serq import ir
 from serq.checks.check import check
@@ -19,6 +20,8 @@ from serq.syntax import tree
 from serq.syntax.parse import is_deployment, parse_deployment, parse_single_file, parse_workload, start_of
 
 __all__ = ["compile"]
+
+_SHIPPED: Final = Path(__file__).resolve().parent  # holds lib/, the definitions that come with castq
 
 
 def compile(
@@ -158,14 +161,23 @@ def _with_included(
             continue
         if file is None or folder is None:
             raise fail("structure", "'use' needs a program in a file: its path is relative to it", item.at)
-        path = (file.parent / item.path).resolve()
-        if not path.is_relative_to(folder):
-            raise fail("structure", f"{item.path!r} lies outside the program's folder", item.at)
+        path, home = _used(item, name, file, folder)
         if path in seen:
             continue
         seen.add(path)
-        if not path.is_file():
-            raise fail("structure", f"no file {item.path!r} beside {name!r}", item.at)
-        inner = Source.of(path.relative_to(folder).as_posix(), _read(path))
-        found.extend(_with_included(parse_single_file(inner), inner.name, path, folder, seen))
+        inner = Source.of(path.relative_to(home).as_posix(), _read(path))
+        found.extend(_with_included(parse_single_file(inner), inner.name, path, home, seen))
     return tuple(found)
+
+
+def _used(item: tree.UseDecl, name: str, file: Path, folder: Path) -> tuple[Path, Path]:
+    """The file that a `use` names and the folder it must stay in: the program's own first, then the one of castq."""
+    path = (file.parent / item.path).resolve()
+    if not path.is_relative_to(folder):
+        raise fail("structure", f"{item.path!r} lies outside the program's folder", item.at)
+    if path.is_file():
+        return path, folder
+    shipped = (_SHIPPED / item.path).resolve()
+    if item.path.startswith("lib/") and shipped.is_relative_to(_SHIPPED / "lib") and shipped.is_file():
+        return shipped, _SHIPPED
+    raise fail("structure", f"no file {item.path!r} beside {name!r}", item.at)

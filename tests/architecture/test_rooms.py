@@ -52,6 +52,7 @@ FLOORS = {
     "serq": (
         "serq.errors",
         "serq.json_text",
+        "serq.lib",
         "serq.ir",
         "serq.syntax",
         "serq.lowering",

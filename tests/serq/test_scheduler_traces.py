@@ -1,4 +1,4 @@
-"""Programs over `examples/serving/lib` take, step by step, the decisions of the schedulers they describe.
+"""Programs over `src/serq/lib` take, step by step, the decisions of the schedulers they describe.
 
 The tables hold traces of vLLM V1's default scheduler and of RBLN's; a few of their cases are written out here, and one
 more worked out by hand from the rules of the former.

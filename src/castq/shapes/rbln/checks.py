@@ -18,7 +18,7 @@ def check_alone(work: Sequence[Work]) -> None:
     prefills = [at for at, one in enumerate(work) if one.prefill]
     if prefills and len(work) > 1:
         raise ShapeError(
-            "exclusive_prefill", f"request {prefills[0]} prefills in a step of {len(work)} requests: a prefill is alone"
+            "exclusive_prefill", f"the request in place {prefills[0]} prefills beside others: a prefill is alone"
         )
 
 
@@ -28,7 +28,7 @@ def check_uniform(work: Sequence[Work], query_len: int) -> None:
         if one.tokens > query_len:
             raise ShapeError(
                 "R-a",
-                f"request {at} schedules {one.tokens} tokens where decodes are staged at {query_len}",
+                f"the request in place {at} schedules {one.tokens} tokens where decodes are staged at {query_len}",
                 raised="AssertionError",
             )
 
