@@ -53,6 +53,7 @@ bench: $(STAMP)
 	$(BIN)/python bench/lookup.py
 	$(BIN)/python bench/load.py
 	$(BIN)/python bench/cold.py
+	$(BIN)/python bench/shapes.py
 	$(BIN)/python bench/serving.py
 
 clean:

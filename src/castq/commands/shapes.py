@@ -78,7 +78,7 @@ def plan(
     """
     from castq.commands import show
     from castq.commands.shown_shapes import cells, plan_json, show_plan
-    from castq.shapes.plans import plan_batches
+    from castq.shapes.plans import block_warnings, plan_batches
     from castq.shapes.settings_file import read_engine
     from castq.shapes.traffic import batch_sizes
 
@@ -89,7 +89,11 @@ def plan(
     batches = batch_sizes(batch) if batch is not None else tuple(range(1, planner.slots + 1))
     plans = plan_batches(planner, batches)
     steps = _steps(engine, trace, dump, histogram, step_time, limit)
-    warned = (*planner.warnings(), *(steps.warnings(planner) if steps is not None else ()))
+    warned = (
+        *planner.warnings(),
+        *(steps.warnings(planner) if steps is not None else ()),
+        *block_warnings(engine, steps),
+    )
     if svg is not None:
         from castq.shapes.heat import heat_svg
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from castq.shapes.planned import PlannedStep, Planner, Warned, Work
 from castq.shapes.refusals import ShapeError
+from castq.shapes.settings_file import UNLIMITED_BLOCKS, Engine
 from castq.shapes.traffic import decode_batch
 
-__all__ = ["BatchPlan", "StepsPlan", "plan_batches", "plan_steps"]
+__all__ = ["BatchPlan", "StepsPlan", "block_warnings", "plan_batches", "plan_steps"]
 
 
 _REASONS = 64  # different ones that are counted; the rest is "other"
@@ -47,6 +49,8 @@ class StepsPlan:
     reasons: Counter[str] = field(default_factory=Counter)
     decodes: Counter[int] = field(default_factory=Counter)
     waste: dict[int, list[int]] = field(default_factory=dict)
+    context: int = 0
+    most_dummies: int = 0
 
     def add(self, planned: PlannedStep, work: Sequence[Work], times: int = 1) -> None:
         """Count a step, or several alike."""
@@ -61,6 +65,8 @@ class StepsPlan:
             self.reasons[planned.why if known else "other"] += times
         if not any(one.prefill for one in work):
             self.decodes[planned.requests] += times
+            self.context += times * sum(one.computed for one in work)
+        self.most_dummies = max(self.most_dummies, planned.dummy_rows)
         padding = self.waste.setdefault(planned.requests, [0, 0])
         padding[0] += times * planned.padding
         padding[1] += times * planned.physical
@@ -72,6 +78,11 @@ class StepsPlan:
     def common_batch(self) -> int | None:
         """The decode batch that occurs most."""
         return max(self.decodes, key=lambda batch: (self.decodes[batch], batch)) if self.decodes else None
+
+    @property
+    def mean_context(self) -> float:
+        """Tokens before a decode, on average."""
+        return self.context / max(sum(batch * times for batch, times in self.decodes.items()), 1)
 
     def warnings(self, planner: Planner) -> tuple[Warned, ...]:
         """What this traffic makes of the sizes."""
@@ -106,3 +117,16 @@ def plan_steps(planner: Planner, steps: Iterable[Sequence[Work]]) -> StepsPlan:
             raise ShapeError(error.reason, f"step {number}: {error} ({error.reason})", raised=error.raised) from None
         found.add(planned, work)
     return found
+
+
+def block_warnings(engine: Engine, steps: StepsPlan | None) -> tuple[Warned, ...]:
+    """Slots that the blocks do not fill, for requests of the length that the decodes had on average."""
+    given = engine.selection
+    if given.num_blocks == UNLIMITED_BLOCKS:
+        return ()
+    each = 1 if steps is None else max(math.ceil(steps.mean_context / given.block_size), 1)
+    allowed = (given.num_blocks - 1) // each
+    if allowed >= given.max_num_seqs:
+        return ()
+    text = f"{given.num_blocks - 1} blocks hold {allowed} requests of {each} blocks"
+    return (Warned(text, f"max_num_seqs: {given.max_num_seqs} is above that"),)

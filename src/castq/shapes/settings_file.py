@@ -30,10 +30,10 @@ from castq.shapes.vllm.scheduler import Scheduler, SchedulerSettings
 from tensor_cast.errors import DataFileError, InvalidValueError, nearest
 from tensor_cast.files.located_yaml import LocatedYaml, load_yaml
 
-__all__ = ["VENDORS", "Engine", "read_engine"]
+__all__ = ["UNLIMITED_BLOCKS", "VENDORS", "Engine", "read_engine"]
 
 VENDORS: Final = ("ascend", "rbln", "vllm")
-_BLOCKS: Final = 1 << 24
+UNLIMITED_BLOCKS: Final = 1 << 24
 _ENUMS: Final[Mapping[str, type[StrEnum]]] = {"mode": GraphMode, "attention_support": AttentionSupport}
 _BLOCK_SIZES: Final = {"ascend": 128, "rbln": 1024, "vllm": 16}
 _BUCKETS: Final = {f"decode_batch_bucket_{name}": name for name in ("strategy", "min", "step", "limit", "manual")}
@@ -110,7 +110,7 @@ def _engine(located: LocatedYaml, vendor: str, document: Mapping[str, Any]) -> E
     scheduler = document.get("scheduler", "default")
     if scheduler not in _SCHEDULERS[vendor]:
         raise located.error(("scheduler",), f"expected one of {', '.join(_SCHEDULERS[vendor])}, got {scheduler!r}")
-    defaults = {"block_size": _BLOCK_SIZES[vendor], "num_blocks": _BLOCKS, "max_num_seqs": planner.slots}
+    defaults = {"block_size": _BLOCK_SIZES[vendor], "num_blocks": UNLIMITED_BLOCKS, "max_num_seqs": planner.slots}
     defaults["max_num_batched_tokens"] = made[0].max_num_batched_tokens
     return Engine(vendor, planner, _make(SchedulerSettings, {**defaults, **values}), scheduler)
 

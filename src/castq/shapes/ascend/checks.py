@@ -16,6 +16,8 @@ def check_step(step: AscendStep, tokens: int) -> None:
     if step.boundaries[0] != 0 or falling is not None:
         where = "the first" if falling is None else f"the one of request {falling}"
         raise ShapeError("A-a", f"boundaries {step.boundaries} start at 0 and never decrease: {where} does not")
+    if step.boundary_padded and step.dummy_requests == 0 and not step.covers_padding and not step.by_coincidence:
+        raise ShapeError("A-b", f"{step.run.tokens} physical tokens, and the last boundary is {step.boundaries[-1]}")
     if step.boundaries[-1] > step.run.tokens:
         raise ShapeError("A-a", f"the last boundary {step.boundaries[-1]} is beyond {step.run.tokens} physical tokens")
     if len(step.kv_lens) != step.requests_padded:

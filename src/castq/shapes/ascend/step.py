@@ -46,6 +46,7 @@ class AscendStep:
     kv_write_tokens: int
     decodes: int
     prefills: int
+    decode_tokens: int = 1
 
     @property
     def requests_padded(self) -> int:
@@ -56,6 +57,11 @@ class AscendStep:
     def covers_padding(self) -> bool:
         """Whether the last boundary reaches the physical tokens."""
         return self.boundaries[-1] == self.run.tokens
+
+    @property
+    def by_coincidence(self) -> bool:
+        """Rule A-c: the padded tokens happen to be whole decodes of the requests, so that nothing is appended."""
+        return self.decode_tokens * self.requests_padded == self.run.tokens
 
     @property
     def padded_slots(self) -> int:
@@ -105,6 +111,7 @@ def ascend_step(
         tokens,
         decodes,
         prefills,
+        settings.query_len,
     )
 
 

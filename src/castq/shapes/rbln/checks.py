@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from castq.shapes.planned import Work
+from castq.shapes.rbln.metadata import RowMetadata
+from castq.shapes.rbln.moe import GatheredTokens
 from castq.shapes.refusals import ShapeError
 
-__all__ = ["check_aligned", "check_alone", "check_fits", "check_uniform"]
+__all__ = ["check_aligned", "check_alone", "check_dummies", "check_fits", "check_mask", "check_uniform"]
 
 
 def check_alone(work: Sequence[Work]) -> None:
@@ -47,3 +49,19 @@ def check_fits(rows: int, query_len: int, requests: int, tokens: int | None) -> 
         raise ShapeError(
             "R-c", f"{rows} rows of {query_len} tokens do not fit the token dimension {tokens}", raised="AssertionError"
         )
+
+
+def check_dummies(metadata: RowMetadata, requests: int) -> None:
+    """R-b: rows behind the requests start at 0 and name the null block only, so that they write for nobody."""
+    for row, start in enumerate(metadata.start_positions[requests:], start=requests):
+        if start:
+            raise ShapeError("R-b", f"dummy row {row} starts at {start}, not at 0", raised="AssertionError")
+    if any(metadata.dummy_row_block_ids):
+        raise ShapeError("R-b", f"dummy rows name blocks {metadata.dummy_row_block_ids}", raised="AssertionError")
+
+
+def check_mask(gathered: GatheredTokens, tokens_across_ranks: Sequence[int]) -> None:
+    """R-d: the expert mask marks each rank's real tokens, no more and no fewer."""
+    for rank, (marked, tokens) in enumerate(zip(gathered.valid_by_rank, tokens_across_ranks, strict=True)):
+        if marked != tokens:
+            raise ShapeError("R-d", f"{marked} tokens are marked of {tokens}", raised="AssertionError", rank=rank)

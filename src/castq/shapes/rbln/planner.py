@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from castq.shapes.planned import GraphCount, PlannedStep, Warned, Work
-from castq.shapes.rbln.checks import check_aligned, check_alone, check_fits, check_uniform
+from castq.shapes.rbln.checks import check_aligned, check_alone, check_dummies, check_fits, check_uniform
 from castq.shapes.rbln.data_parallel import IDLE, Rank, agree
+from castq.shapes.rbln.metadata import decode_metadata
 from castq.shapes.rbln.settings import RblnSettings
 from castq.shapes.rbln.staging import stage_prefill
 from castq.shapes.rbln.warmup import FIXED_WINDOW, reserved_bytes, warmup_graphs
@@ -48,6 +49,7 @@ class RblnPlanner:
         )[0]
         rows, query = shape.rows or 0, shape.query_len or 0
         check_fits(rows, query, len(work), shape.tokens)
+        check_dummies(decode_metadata([one.computed for one in work], rows), len(work))
         return PlannedStep("DECODE", len(work), tokens, rows, max(rows * query, shape.tokens or 0))
 
     def _window(self, work: Sequence[Work]) -> int:
