@@ -1,7 +1,7 @@
 """What planning costs: `python bench/shapes.py`; medians of five rounds, one JSON line.
 
-10 000 steps of a mixed load (decodes, a prefill now and then) planned for each vendor; the reference is a plain sum over
-the same requests in the same run.
+10 000 steps of a mixed load (decodes, a prefill now and then) planned for each vendor; the reference is a plain sum
+over the same requests in the same run.
 """
 
 from __future__ import annotations

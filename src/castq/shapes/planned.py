@@ -30,8 +30,9 @@ class Work:
 class PlannedStep:
     """One step as it runs: its mode, and the shape beside the real work.
 
-    `rows` are the requests that metadata describes, dummies included, `physical` the tokens that the device computes.
-    `why` says why a step runs eager; padding adds nothing to `tokens`, which alone are progress.
+    `rows` are the requests that metadata describes, dummies included, `physical` the tokens that the device computes;
+    `token_dimension` is the one that experts exchange, where that is another.  `why` says why a step runs eager.
+    Padding adds nothing to `tokens`, which alone are progress.
     """
 
     mode: str
@@ -40,6 +41,7 @@ class PlannedStep:
     rows: int
     physical: int
     why: str = ""
+    token_dimension: int | None = None
 
     @property
     def padding(self) -> int:

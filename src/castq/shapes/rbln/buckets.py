@@ -56,15 +56,15 @@ class BucketLayout:
             close = nearest(self.strategy, STRATEGIES)
             allowed = ", ".join(STRATEGIES)
             raise ShapeError("unknown_strategy", f"bucket strategy {self.strategy!r}: one of {allowed}{close}")
-        for name in ("step", "min", "limit"):
-            value = getattr(self, name)
-            if value <= 0:
-                raise ShapeError(f"{name}_not_positive", f"bucket {name} {value}: at least 1")
         if ceiling < self.min:
             raise ShapeError(
                 "ceiling_below_min",
                 f"bucket min {self.min} is above the ceiling {ceiling} (max_num_seqs // pipeline_parallel_size)",
             )
+        for name in ("limit", "step", "min"):
+            value = getattr(self, name)
+            if value <= 0:
+                raise ShapeError(f"{name}_not_positive", f"bucket {name} {value}: at least 1")
         if self.strategy == "exponential" and self.step < 2:
             raise ShapeError("exponential_step_not_above_1", f"bucket step {self.step}: exponential needs at least 2")
 

@@ -38,7 +38,10 @@ def decode_caps(max_num_seqs: int, pipeline_parallel_size: int, demand: int) -> 
 
 
 def defers_drafts(num_spec_tokens: int, drafts_held: int, new_tokens: int) -> bool:
-    """Whether a request waits a step because its drafts would not be scheduled whole."""
-    if new_tokens < 0:
-        return True
-    return drafts_held > 0 and new_tokens < 1 + num_spec_tokens
+    """Whether a running request waits a step: no token that is no draft is there to verify against.
+
+    `new_tokens` is what it wants before any clipping, drafts included; without drafts a negative count waits.
+    """
+    if num_spec_tokens <= 0:
+        return False
+    return new_tokens <= drafts_held if drafts_held else new_tokens < 0

@@ -50,7 +50,7 @@ class RblnPlanner:
         rows, query = shape.rows or 0, shape.query_len or 0
         check_fits(rows, query, len(work), shape.tokens)
         check_dummies(decode_metadata([one.computed for one in work], rows), len(work))
-        return PlannedStep("DECODE", len(work), tokens, rows, max(rows * query, shape.tokens or 0))
+        return PlannedStep("DECODE", len(work), tokens, rows, rows * query, token_dimension=shape.tokens)
 
     def _window(self, work: Sequence[Work]) -> int:
         """Tokens that every decode is staged at."""

@@ -34,7 +34,7 @@ class RblnSettings:
     """Defaults are the vendor's: one slot, one bucket.  Refused at construction where start-up refuses."""
 
     max_num_seqs: int = 1
-    max_num_batched_tokens: int = 128
+    max_num_batched_tokens: int = 2048
     pipeline_parallel_size: int = 1
     data_parallel_size: int = 1
     buckets: BucketLayout = field(default_factory=BucketLayout)

@@ -37,14 +37,14 @@ def check_startup(
         raise ShapeError("lora_unsupported", "LoRA is not supported on RBLN")
     if not chunked_prefill:
         raise ShapeError("chunked_prefill_required", "chunked prefill must be on")
-    if (data_parallel_size > 1 or expert_parallel) and not moe_token_mask:
-        raise ShapeError("moe_mask_required", "data or expert parallelism needs the MoE token mask")
     if data_parallel_size > 1 and max_num_batched_tokens % max_num_seqs:
         raise ShapeError(
             "dp_budget_not_divisible_by_slots",
             f"max_num_batched_tokens {max_num_batched_tokens} is no multiple of max_num_seqs {max_num_seqs}, which "
             "data parallelism needs",
         )
+    if (data_parallel_size > 1 or expert_parallel) and not moe_token_mask:
+        raise ShapeError("moe_mask_required", "data or expert parallelism needs the MoE token mask")
     if max_num_seqs < pipeline_parallel_size:
         raise ShapeError(
             "slots_below_pp",
