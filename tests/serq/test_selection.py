@@ -22,7 +22,10 @@ PROGRAMS = [path for path in sorted(EXAMPLES.glob("*.sq")) if not path.name.ends
 def example(path: Path) -> ir.Program:
     """A split program runs to a horizon of its own here."""
     workload = path.with_suffix(".wl.sq")
-    return compile_program(path, workload=workload, horizon=200.0) if workload.exists() else compile_program(path)
+    if workload.exists():
+        return compile_program(path, workload=workload, horizon=60.0)
+    whole = compile_program(path)
+    return whole if whole.horizon is None else compile_program(path, horizon=whole.horizon / 4, warmup=0.0)
 
 
 def selections(program: ir.Program) -> list[Selection]:
