@@ -22,6 +22,8 @@ demo: $(VENV)/.gpu
 	$(BIN)/python examples/operators.py
 	@echo; echo "# A serving program"; echo; echo "$$ castq run examples/serving/chat.sq"
 	@$(BIN)/castq run examples/serving/chat.sq
+	@echo; echo "# The shapes that an engine runs"; echo; echo "$$ castq shapes plan --settings examples/shapes/ascend.yaml"
+	@$(BIN)/castq shapes plan --settings examples/shapes/ascend.yaml
 
 test: $(STAMP) lint types coverage
 

@@ -14,7 +14,9 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 def test_the_list_is_what_the_repository_has(castq: Castq) -> None:
     files = json.loads(castq("examples", "--json").out)["files"]
     assert files == sorted(
-        path.relative_to(EXAMPLES).as_posix() for path in EXAMPLES.rglob("*") if path.suffix in (".py", ".sq", ".csv")
+        path.relative_to(EXAMPLES).as_posix()
+        for path in EXAMPLES.rglob("*")
+        if path.suffix in (".py", ".sq", ".csv", ".yaml")
     )
     assert "serving/chat.sq" in files
 

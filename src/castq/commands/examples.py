@@ -39,7 +39,7 @@ def examples(out: Out = None, as_json: AsJson = False) -> None:
 
 
 def _is_example(path: Path) -> bool:
-    return path.is_file() and path.suffix in (".py", ".sq", ".csv")
+    return path.is_file() and path.suffix in (".py", ".sq", ".csv", ".yaml")
 
 
 def _home() -> Path:

@@ -42,6 +42,14 @@ _PARTS: Final[Mapping[str, tuple[type, ...]]] = {
     "rbln": (RblnSettings,),
     "vllm": (GpuSettings,),
 }
+_ALIASES: Final = {  # as the vendors spell them
+    "cudagraph_capture_sizes": "capture_sizes",
+    "cudagraph_mode": "mode",
+    "enable_chunked_prefill": "chunked_prefill",
+    "enable_prefix_caching": "prefix_caching",
+    "max_cudagraph_capture_size": "max_capture_size",
+    "num_speculative_tokens": "num_spec_tokens",
+}
 _OWN: Final = ("vendor", "scheduler")
 _SCHEDULERS: Final = {"ascend": ("default", "batch_job"), "rbln": ("default",), "vllm": ("default",)}
 
@@ -91,7 +99,13 @@ def read_engine(path: Path, vendor: str | None = None) -> Engine:
 
 def _engine(located: LocatedYaml, vendor: str, document: Mapping[str, Any]) -> Engine:
     _known(located, vendor, document)
-    values = {name: _value(located, name, value, vendor) for name, value in document.items() if name not in _OWN}
+    values: dict[str, Any] = {}
+    for name, value in document.items():
+        ours = _ALIASES.get(name, name)
+        if ours in values or (ours != name and ours in document):
+            raise located.error((name,), f"is another name of {ours}, which stands there too")
+        if name not in _OWN:
+            values[ours] = _value(located, name, value, vendor)
     if vendor == "rbln":
         layout = BucketLayout(**{ours: values.pop(theirs) for theirs, ours in _BUCKETS.items() if theirs in values})
         values["buckets"] = layout
@@ -133,7 +147,7 @@ def _names(vendor: str) -> list[str]:
     if vendor == "rbln":
         del found["buckets"]
         found |= dict.fromkeys(_BUCKETS)
-    return [*_OWN, *found]
+    return [*_OWN, *found, *(theirs for theirs, ours in _ALIASES.items() if ours in found)]
 
 
 def _known(located: LocatedYaml, vendor: str, document: Mapping[str, Any]) -> None:
@@ -146,13 +160,14 @@ def _known(located: LocatedYaml, vendor: str, document: Mapping[str, Any]) -> No
 
 def _value(located: LocatedYaml, name: str, value: Any, vendor: str) -> Any:
     """The value as the settings hold it."""
-    kind = _kind(name, vendor)
-    if name in _ENUMS:
-        members = [str(one) for one in _ENUMS[name]]
+    ours = _ALIASES.get(name, name)
+    kind = _kind(ours, vendor)
+    if ours in _ENUMS:
+        members = [str(one) for one in _ENUMS[ours]]
         if str(value) not in members:
             close = nearest(str(value), members)
             raise located.error((name,), f"expected one of {', '.join(members)}, got {value!r}{close}")
-        return _ENUMS[name](value)
+        return _ENUMS[ours](value)
     if "tuple[int" in kind:
         whole = isinstance(value, list) and all(isinstance(one, int) and not isinstance(one, bool) for one in value)
         if not whole:

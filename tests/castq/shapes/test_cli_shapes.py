@@ -105,6 +105,12 @@ def test_an_external_launcher_with_speculation_sends_every_rank_to_eager(castq: 
     assert modes[1]["why"] == "an idle rank's dummy of 1 tokens runs eager, so every rank does"
 
 
+def test_settings_may_have_the_vendors_own_names(castq: Any, engine: Any) -> None:
+    more = "cudagraph_capture_sizes: [1, 12]\ncudagraph_mode: FULL_DECODE_ONLY\nnum_speculative_tokens: 0\n"
+    document = json.loads(castq("shapes", "plan", "--settings", engine("ascend", more), "--json").out)
+    assert document["sizes"] == [1, 12]
+
+
 @pytest.mark.parametrize("vendor", ENGINES)
 def test_a_trace_goes_through_the_vendors_selection(castq: Any, engine: Any, trace: str, vendor: str) -> None:
     ran = castq("shapes", "plan", "--settings", engine(vendor), "--trace", trace, "--json")
@@ -175,6 +181,7 @@ def test_definitions_and_planner_agree_on_every_batch(castq: Any, engine: Any, t
         ("rbln", "pipeline_parallel_size: 16\n", "max_num_seqs 8 is below pipeline_parallel_size 16"),
         ("rbln", "scheduler: batch_job\n", "scheduler: expected one of default"),
         ("vllm", "max_num_seqs: 2\n", "duplicate"),
+        ("vllm", "cudagraph_mode: FULL\nmode: FULL\n", "cudagraph_mode: is another name of mode"),
     ],
 )
 def test_bad_settings_are_refused_by_line_and_name(castq: Any, engine: Any, vendor: str, more: str, words: str) -> None:
