@@ -142,6 +142,12 @@ def test_a_head_that_does_not_fit_is_not_passed_over_and_stalls() -> None:
     assert (found[0].stalled, found[0].waiting, found[0].free_blocks) == (True, 2, 5)
 
 
+def test_a_request_longer_than_all_blocks_stalls_without_the_reserve_too() -> None:
+    found = steps(Arrival("A", 100, 1), blocks=6, reserve_full_length=False)
+    assert table(found) == [""]
+    assert found[0].stalled
+
+
 @pytest.mark.parametrize(
     ("settings", "reason", "words"),
     [
