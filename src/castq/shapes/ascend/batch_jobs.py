@@ -12,6 +12,7 @@ from typing import Final
 
 from castq.shapes.refusals import ShapeError
 from castq.shapes.vllm.requests import Request
+from castq.shapes.vllm.waiting import take_from
 
 __all__ = ["BatchJobQueue", "BatchJobSettings", "DecodeLengths", "best_fit", "job_of", "job_order", "reserved_blocks"]
 
@@ -166,9 +167,14 @@ class BatchJobQueue:
     def pop(self) -> Request:
         request = self.head()
         assert request is not None, "nobody to take"
+        self.take_out(request)
         job = job_of(request.id)
-        self._jobs[job].remove(request)
         self._sampled[job] = self._sampled.get(job, 0) + 1
-        if not self._jobs[job]:
-            del self._jobs[job]
         return request
+
+    def take_out(self, request: Request) -> bool:
+        job = job_of(request.id)
+        found = take_from(self._jobs.get(job, []), request)
+        if found and not self._jobs[job]:
+            del self._jobs[job]
+        return found

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable
 
 from castq.shapes.vllm.requests import Request
+from castq.shapes.vllm.waiting import take_from
 
 __all__ = ["ShortFirstQueue"]
 
@@ -49,6 +50,10 @@ class ShortFirstQueue:
         lane = self._pinned or self._lane()
         self._pinned = None
         return lane.popleft()
+
+    def take_out(self, request: Request) -> bool:
+        self._pinned = None
+        return any(take_from(lane, request) for lane in (self._begun, self._short, self._long))
 
     def _lane(self) -> deque[Request]:
         if self._begun:

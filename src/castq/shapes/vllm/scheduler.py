@@ -121,11 +121,24 @@ class Scheduler:
                 continue
             request.known += 1
             request.generated += 1
-            if request.generated >= request.arrival.output and request in self.running:
-                self.running.remove(request)
-                self.pool.release(request)
+            if self._has_ended(request) and self._leaves(request):
                 ended.append(request)
         return ended
+
+    def _has_ended(self, request: Request) -> bool:
+        """All its tokens are generated, or it is as long as a sequence may be."""
+        longest = self.settings.max_model_len
+        return request.generated >= request.arrival.output or (longest is not None and request.known >= longest)
+
+    def _leaves(self, request: Request) -> bool:
+        """Take a request out; False where it is out already.  It may wait again: preempted with its last token in
+        flight.
+        """
+        if request not in self.running:
+            return self.waiting.take_out(request)
+        self.running.remove(request)
+        self.pool.release(request)
+        return True
 
     # --- running requests ---------------------------------------------------------------------------------------------
 
@@ -196,7 +209,11 @@ class Scheduler:
             self.enter(request, tokens, hits, batch)
 
     def has_room(self, request: Request, tokens: int, hits: list[int]) -> bool:
-        """Whether the first chunk fits, and by default the whole known length."""
+        """Whether the first chunk fits, and by default the whole known length; one longer than all blocks waits for ever
+        rather than preempt itself for ever.
+        """
+        if self.pool.needed(request.known) >= self.settings.num_blocks:
+            return False
         length = request.known if self.settings.reserve_full_length else request.computed + tokens
         return self.pool.fits(request, length, hits)
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import MutableSequence
 from typing import Protocol
 
 from castq.shapes.vllm.requests import Request
 
-__all__ = ["FcfsQueue", "PriorityQueue", "WaitingQueue"]
+__all__ = ["FcfsQueue", "PriorityQueue", "WaitingQueue", "take_from"]
 
 
 class WaitingQueue(Protocol):
@@ -26,6 +27,9 @@ class WaitingQueue(Protocol):
 
     def pop(self) -> Request:
         """Take the request that `head` gave."""
+
+    def take_out(self, request: Request) -> bool:
+        """Take a request from wherever it stands; False where it does not wait."""
 
 
 class FcfsQueue:
@@ -49,6 +53,9 @@ class FcfsQueue:
     def pop(self) -> Request:
         return self._requests.popleft()
 
+    def take_out(self, request: Request) -> bool:
+        return take_from(self._requests, request)
+
 
 class PriorityQueue:
     """The lowest priority number first, then the earliest; O(waiting) to find."""
@@ -71,3 +78,14 @@ class PriorityQueue:
         first = min(self._requests, key=lambda request: request.rank)
         self._requests.remove(first)
         return first
+
+    def take_out(self, request: Request) -> bool:
+        return take_from(self._requests, request)
+
+
+def take_from(waiting: MutableSequence[Request], request: Request) -> bool:
+    """Take a request from a row of them; False where it is not in it."""
+    if request not in waiting:
+        return False
+    waiting.remove(request)
+    return True
