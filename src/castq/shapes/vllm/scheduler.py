@@ -209,8 +209,9 @@ class Scheduler:
             self.enter(request, tokens, hits, batch)
 
     def has_room(self, request: Request, tokens: int, hits: list[int]) -> bool:
-        """Whether the first chunk fits, and by default the whole known length; one longer than all blocks waits for ever
-        rather than preempt itself for ever.
+        """Whether the first chunk fits, and by default the whole known length.
+
+        A request longer than all blocks waits for ever, rather than preempt itself for ever.
         """
         if self.pool.needed(request.known) >= self.settings.num_blocks:
             return False

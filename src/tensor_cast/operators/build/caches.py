@@ -12,7 +12,7 @@ __all__ = ["concat_and_cache_mla", "kv_rmsnorm_rope_cache", "reshape_and_cache"]
 def reshape_and_cache(
     tokens: int, *, kv_heads: int, head_dim: int, blocks: int, block_size: int = BLOCK, dtype: str = "bfloat16"
 ) -> LeafOp:
-    """Key and value `(T, kv_heads x head_dim)` into `(2, blocks, block_size, kv_heads, head_dim)`; nothing comes out."""
+    """Key and value `(T, kv_heads x head_dim)` into `(2, blocks, block_size, kv_heads, head_dim)`; no output."""
     name = "reshape_and_cache"
     sizes(name, tokens=tokens, kv_heads=kv_heads, head_dim=head_dim, blocks=blocks, block_size=block_size)
     fresh = (tokens, kv_heads * head_dim)

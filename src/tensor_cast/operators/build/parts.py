@@ -42,7 +42,7 @@ def new_tokens(operator: str, requests: Requests) -> int:
 
 
 def tensor(role: str, shape: Shape, dtype: str) -> TensorSpec:
-    """One tensor that fills a role, an output without one.  Raises InvalidValueError with the role for a wrong shape."""
+    """One tensor that fills a role, an output without one.  Raises InvalidValueError, with the role."""
     try:
         return TensorSpec(shape, canonical_dtype(dtype), role=role)
     except InvalidValueError as error:

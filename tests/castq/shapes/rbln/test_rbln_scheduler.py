@@ -133,9 +133,9 @@ def test_what_waits_for_blocks_that_never_come_stalls() -> None:
         ),
         (
             SchedulerSettings(max_num_seqs=4, num_blocks=9, long_prefill_token_threshold=1),
-            "threshold_of_one",
+            "chunk_clipped_to_one_token",
             "ValueError",
-            "chunks that are read as decodes",
+            "prefill chunks of one token are read as decodes: clip to 2 or more",
         ),
         (
             SchedulerSettings(max_num_seqs=2, num_blocks=9, pipeline_parallel_size=4),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from castq.shapes.rbln.prefix import SubBlockPool
+from castq.shapes.rbln.sub_blocks import SubBlockPool
 from castq.shapes.vllm.blocks import BlockPool
 from castq.shapes.vllm.requests import Arrival, Request
 
@@ -15,10 +15,25 @@ def request(name: str, prompt: int, *, shared: int = 0) -> Request:
 
 
 def enter(pool: BlockPool, one: Request) -> list[int]:
+    """Admit a request whole, and let the step run that computes all it knows."""
     hits = pool.hits(one)
-    one.computed = pool.hit_tokens(one, hits)
+    pool.hit_tokens(one, hits)
     pool.allocate(one, one.known, hits)
+    compute(pool, one)
     return hits
+
+
+def compute(pool: BlockPool, one: Request) -> None:
+    one.computed = one.known
+    if isinstance(pool, SubBlockPool):
+        pool.enter(one)
+        pool.let_go(pool.copies())
+
+
+def has_room(pool: BlockPool, one: Request) -> bool:
+    hits = pool.hits(one)
+    pool.hit_tokens(one, hits)
+    return pool.fits(one, one.known, hits)
 
 
 def test_one_block_is_the_null_block_and_never_handed_out() -> None:
@@ -133,7 +148,8 @@ def test_no_block_is_lost_and_none_shared_but_by_content(pool: BlockPool, moves:
         elif one in held and pool.fits(one, one.known + 1, []):
             one.known += 1
             pool.allocate(one, one.known, [])
-        elif one not in held and pool.fits(one, one.known, pool.hits(one)):
+            compute(pool, one)
+        elif one not in held and has_room(pool, one):
             enter(pool, one)
             held.append(one)
         used = {block for one in held for block in one.blocks}
