@@ -19,6 +19,7 @@ from tensor_cast import (
     Requests,
 )
 from tensor_cast.devices import device_profile
+from tensor_cast.operators import build
 
 DEVICE = "ATLAS_800_A3_752T_128G_DIE"
 SHARED = Path(__file__).resolve().parents[2] / "shared"
@@ -106,7 +107,7 @@ def source(folder: Path, **parallel: Any) -> InterpolatingDataSource:
 
 def mm(m: int, k: int, n: int, dtype: str = "bfloat16") -> LeafOp:
     """`aten.mm` of (m, k) and (k, n)."""
-    return LeafOp.build("aten.mm.default", [((m, k), dtype), ((k, n), dtype)], [((m, n), dtype)])
+    return build.mm(m, k, n, dtype=dtype)
 
 
 def attention(

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from tensor_cast.dtypes import canonical_dtype
+from tensor_cast.errors import InvalidValueError
 from tensor_cast.operators.leaf import AttrValue, LeafOp, Requests
 from tensor_cast.operators.tensor import TensorSpec
 
@@ -17,8 +18,12 @@ Inputs = Mapping[str, TensorSpec | Sequence[TensorSpec] | None]
 
 
 def tensor(dtype: str, *shape: int) -> TensorSpec:
-    """A tensor of any spelling of a dtype; without dimensions, a 0-d one."""
-    return TensorSpec(shape, canonical_dtype(dtype))
+    """A tensor of any spelling of a dtype; without dimensions, a 0-d one.  Refuses more elements than 63 bits count."""
+    name = canonical_dtype(dtype)
+    try:
+        return TensorSpec(shape, name)
+    except InvalidValueError as error:
+        raise InvalidValueError(f"{shape}: {error}") from None
 
 
 def copies(count: int, spec: TensorSpec) -> tuple[TensorSpec, ...]:

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from tensor_cast.errors import InvalidValueError
 from tensor_cast.operators.tensor import Shape
 
 __all__ = ["Rows", "at_most", "leading", "multiple", "one_of", "positive"]
 
+_LARGEST: Final = 2**63 - 1
 Rows = int | tuple[int, ...]
 """Tokens as a number, or the leading dimensions of a tensor, such as `(1, T)` or `(1, T, heads)`."""
 
 
 def positive(**sizes: int) -> None:
-    """Refuses a size that is no whole number above 0, naming it."""
+    """Refuses a size that is no whole number above 0, or one of more than 63 bits, naming it."""
     for name, value in sizes.items():
         if type(value) is not int or value < 1:
             raise InvalidValueError(f"{name}: expected a whole number >= 1, got {value!r}")
+        if value > _LARGEST:
+            raise InvalidValueError(f"{name}: expected a whole number >= 1, got more than 2**63 - 1")
 
 
 def multiple(of: int, reason: str, **sizes: int) -> None:

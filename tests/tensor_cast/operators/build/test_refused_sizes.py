@@ -22,6 +22,11 @@ REFUSED: tuple[tuple[Asked, str], ...] = (
     (lambda: build.mm(0, 64, 32), "tokens: expected a whole number >= 1, got 0"),
     (lambda: build.mm(16, -64, 32), "k: expected a whole number >= 1, got -64"),
     (lambda: build.mm(16, 64, True), "n: expected a whole number >= 1, got True"),
+    (lambda: build.mm(10**400, 64, 32), "tokens: expected a whole number >= 1, got more than 2**63 - 1"),
+    (
+        lambda: build.mm(2**62, 64, 32),
+        "(4611686018427387904, 64): tensor shape has more than 2**63 - 1 elements",
+    ),
     (lambda: build.rms_norm((1, 0), 64), "tokens: expected a whole number >= 1, got 0"),
     (lambda: build.rms_norm((), 64), "tokens: expected a whole number >= 1 or leading dimensions, got ()"),
     # heads, caches, requests
