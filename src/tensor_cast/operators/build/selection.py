@@ -57,15 +57,11 @@ def dsa_indexer(
         "k_norm": tensor(dtype, index_head_dim),
         "query_lens": lengths.get("query_lens"),
     }
-    attrs: dict[str, AttrValue] = {
-        "num_heads": index_heads,
-        "head_dim": index_head_dim,
-        "qk_rope_dim": qk_rope_head_dim,
-        "topk_limit": topk_limit,
-    }
+    attrs: dict[str, AttrValue] = {"num_heads": index_heads, "head_dim": index_head_dim, "topk_limit": topk_limit}
     if is_decode_values is not None:
         attrs["is_decode_values"] = tuple(str(flag) for flag in is_decode_values)
-    return call("dsa_indexer", inputs, (tensor("int64", 1, tokens, topk_limit),), requests, **attrs)
+    selected = tensor("int64", 1, tokens, topk_limit)
+    return call("dsa_indexer", inputs, (selected,), requests, qk_rope_dim=qk_rope_head_dim, **attrs)
 
 
 def quant_lightning_indexer(
