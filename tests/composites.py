@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from tensor_cast import LeafOp, ParallelConfig, Requests, TensorSpec
+from tensor_cast.operators import build
 from tensor_cast.operators.composites import NotDecomposable, canonical_leaves
 
 BF16 = "bfloat16"
@@ -92,23 +94,12 @@ def indexer(
     **attrs: Any,
 ) -> LeafOp:
     """32 index heads of 128 over hidden 6144 and q_lora 2048, top-k 2048."""
-    tensors: dict[str, tuple[Sizes, str]] = {
-        "hidden": ((1, tokens, 6144), BF16),
-        "qa_normed": ((1, tokens, 2048), BF16),
-        "cos": ((1, tokens, 64), BF16),
-        "sin": ((1, tokens, 64), BF16),
-        "indexer_cache": ((blocks, 128, 128), BF16),
-        "slot_mapping": ((tokens,), "int64"),
-        "block_table": (table, "int32"),
-        "seq_lens": (table[:1], "int32"),
-        "wq_b": ((4096, 2048), wq_b),
-        "wk": ((128, 6144), BF16),
-        "weights_proj": ((32, 6144), BF16),
-        "k_norm": ((128,), BF16),
-        "query_lens": (table[:1], "int32"),
-    }
-    sizes = {"num_heads": 32, "head_dim": 128, "qk_rope_head_dim": 64, "topk_limit": 2048, **attrs}
-    return _operator("dsa_indexer", tensors, [((1, tokens, 2048), "int64")], sizes, requests, without)
+    asked = requests and replace(requests, block_table_shape=table)
+    leaf = build.dsa_indexer(
+        tokens, 6144, q_lora_rank=2048, index_heads=32, topk_limit=2048, blocks=blocks, requests=asked, wq_b_dtype=wq_b
+    )
+    kept = tuple(spec for spec in leaf.inputs if spec.role not in without)
+    return LeafOp(leaf.name, kept, leaf.outputs, tuple({**leaf.attributes, **attrs}.items()), requests)
 
 
 def _operator(

@@ -19,6 +19,7 @@ from tensor_cast import (
     Requests,
     TensorSpec,
 )
+from tensor_cast.operators import build
 from tensor_cast.performance_model.profiling_database.database import ProfilingDatabase
 from tensor_cast.performance_model.profiling_database.dispatch import path_for
 from tensor_cast.performance_model.profiling_database.many import ManyAnswers
@@ -42,12 +43,12 @@ ASCEND_LEAVES = (
     mm(64, 5120, 768),
     leaf("aten.mm.default", [(64, 5120), (768, 5120)]),
     LeafOp("aten.mm.default", (ONE, ONE)),
-    leaf("aten.bmm.default", [(16, 64, 512), (16, 512, 128)], (16, 64, 128)),
-    leaf("aten.bmm.default", [(1, 64, 512), (1, 512, 128)], (1, 64, 128)),
-    leaf("tensor_cast.swiglu.default", [(64, 4096), (64, 4096)], (64, 4096)),
-    leaf("tensor_cast.swiglu.default", [(1, 64, 4096), (1, 64, 4096)], (1, 64, 4096)),
-    leaf("tensor_cast.rms_norm.default", [(2, 32, 5120), (5120,)], (2, 32, 5120)),
-    leaf("tensor_cast.add_rms_norm.default", [(64, 5120), (64, 5120), (5120,)], (64, 5120)),
+    build.bmm(16, 64, 512, 128),
+    build.bmm(1, 64, 512, 128),
+    build.swiglu(64, 4096),
+    build.swiglu((1, 64), 4096),
+    build.rms_norm((2, 32), 5120),
+    build.add_rms_norm(64, 5120),
     leaf("tensor_cast.quantize.default", [(2, 32, 7168), (7168,), (7168,)], (2, 32, 7168)),
     leaf("tensor_cast.apply_rope.default", [(1, 32, 64, 128), (1, 8, 64, 128), (1, 64, 128), (1, 64, 128)]),
     attention(16, 32, 128, [1024] * 16, query_lens=[1] * 16),
@@ -73,12 +74,15 @@ GPU_LEAVES = (
         [(8, 128, 576), (64, 64, 576)],
         Requests((1,) * 8, (2048,) * 8),
     ),
-    leaf("tensor_cast.latent_bmm.default", [(128, 64, 128), (128, 128, 512)], (128, 64, 512), attrs={"stage": "pre"}),
-    with_requests(
-        "tensor_cast.latent_attention_block.default",
-        [(8, 7168), (64, 64, 576)],
+    build.latent_bmm(128, 64, 128, 512, stage="pre"),
+    build.latent_attention_block(
+        8,
+        7168,
         Requests((1,) * 8, (2048,) * 8),
         num_heads=128,
+        cache_width=576,
+        blocks=64,
+        block_size=64,
         model="deepseek-ai/DeepSeek-V3",
         gemm_type="bfloat16",
     ),

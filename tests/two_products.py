@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from support import base_source, row, write_database
-from tensor_cast import LeafOp, Miss, ProfilingDataSource, QueryResult
+from tensor_cast import Miss, ProfilingDataSource, QueryResult
+from tensor_cast.operators import build
 
 BF16 = "DT_BF16;DT_BF16"
 LFS = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
@@ -13,7 +14,7 @@ MM = {"aten.mm.default": {"kernel_type": "MatMulV2"}}
 TWO = {**MM, "aten.bmm.default": {"kernel_type": "BatchMatMulV2"}}
 HEADER = b"Input Shapes,Input Data Types,Duration(us)\n"
 LINE = b'"2,4,8;2,8,3",DT_BF16;DT_BF16,2.5\n'
-BMM = LeafOp.build("aten.bmm.default", [((2, 4, 8), "bf16"), ((2, 8, 3), "bf16")], [((2, 4, 3), "bf16")])
+BMM = build.bmm(2, 4, 8, 3)
 
 
 def latency(answer: QueryResult | Miss) -> float:

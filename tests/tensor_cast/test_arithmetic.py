@@ -53,9 +53,13 @@ def test_built_in_sums_are_over_whole_numbers() -> None:
         "sum((len(group) for group in self.groups))",
         "sum((row.message_bytes for row in rows))",
         "sum((count for _, count in self.misses))",
+        "sum(_contexts(requests))",
+        "sum(counts)",
         "sum(queries)",
         "sum(query_lens)",
         "sum(requests.kv_lens)",
+        "sum(received)",
+        "sum(splits)",
     }
 
 

@@ -21,6 +21,12 @@ _MLA: Final = (
     "query kv_cache block_table query_start_loc seq_lens query_lens? w_uk_t? w_uv? kv_b_proj? v_head_dim= "
     "topk_limit= topk_indices?"
 )
+# Every scale counts as optional: a call written down without them still fills the arguments in front.
+_MLA_SCALES: Final = (
+    " query_scale? query_offset? kv_scale? kv_offset? kv_projected_scale? kv_projected_offset? qk_scale? qk_offset? "
+    "v_scale? v_offset? attention_prob_scale? attention_prob_offset? kv_b_proj_scale? kv_b_proj_offset? out_scale? "
+    "out_offset? out_dtype="
+)
 _MLAPO: Final = (
     "hidden cos sin q_a_weight? q_a_norm? q_b_weight? kv_a_weight? kv_a_norm num_heads= qk_head_dim= qk_nope_dim= "
     "qk_rope_dim= kv_lora_rank= q_lora_rank="
@@ -42,6 +48,22 @@ _GROUPED_SCALED: Final = "x[] weight[] w_scale[] x_scale[] bias[]? out_dtype="
 _SCALES: Final = ("float32", "float16", "bfloat16", "float8_e8m0fnu")
 _FOUR_BITS: Final = ("int4", "float4", "float4_e2m1fn_x2")
 
+_QUANTISED: Final = {
+    "quant{}": " weight quant_scale quant_offset eps= out_dtype=",
+    "dynamic_quant{}_symmetric": " weight eps= dims= scale_dtype= out_dtype=",
+    "dynamic_quant{}_asymmetric": " weight eps= dims= scale_dtype= out_dtype=",
+    "dynamic_quant{}_mxfp4": " weight eps= group_size=",
+}
+_QUANTISING_NORMS: Final = {
+    f"tensor_cast.{norm}_{quant.format(more)}": operands + tail
+    for norm, operands, more in (
+        ("rms_norm", "x", ""),
+        ("add_rms_norm", "x residual", ""),
+        ("add_rms_norm", "x residual", "2"),
+    )
+    for quant, tail in _QUANTISED.items()
+}
+
 _TABLE: Final[dict[str, str]] = {
     # attention and cache
     "tensor_cast.attention": _ATTENTION,
@@ -52,11 +74,13 @@ _TABLE: Final[dict[str, str]] = {
     "tensor_cast.kv_rmsnorm_rope_cache": "kv gamma cos sin kv_cache slot_mapping kv_lora_rank= qk_rope_dim= epsilon=",
     "tensor_cast.apply_rope": "query key cos sin is_neox=",
     "tensor_cast.apply_rope_single": "x cos sin is_neox= transpose_output=",
+    "tensor_cast.apply_rope_inplace": "x cos sin is_neox= inverse= rope_head_dim=",
+    "tensor_cast.fused_rope": "query key cos_sin rotary_dim= is_neox_style=",
     "tensor_cast.multihead_latent_attention": _MLA,
-    "tensor_cast.multihead_latent_attention_quant": _MLA,
+    "tensor_cast.multihead_latent_attention_quant": _MLA + _MLA_SCALES,
     "tensor_cast.latent_attention_block": "hidden kv_cache seq_lens? query_lens? num_heads= model= gemm_type=",
     "tensor_cast.mla_sparse_attention": _MLA + " is_decode_values=",
-    "tensor_cast.mla_sparse_attention_quant": _MLA + " is_decode_values=",
+    "tensor_cast.mla_sparse_attention_quant": _MLA + _MLA_SCALES + " is_decode_values=",
     "tensor_cast.mlapo": _MLAPO,
     "tensor_cast.mlapo_quant": _MLAPO + " q_a_scale q_a_offset? q_b_scale q_b_offset? kv_a_scale kv_a_offset?",
     "tensor_cast.dsa_indexer": (
@@ -68,6 +92,14 @@ _TABLE: Final[dict[str, str]] = {
     ),
     "tensor_cast.sparse_attn_sharedkv": "query kv attn_sink topk_indices softmax_scale= head_dim= kv_dependency?",
     "tensor_cast.scatter_nd_update_mla": "update cache index window_size= seq_lens?",
+    "tensor_cast.compressor": (
+        "hidden kv_cache compress_ratio= head_dim= rope_head_dim= rotate= seq_lens? query_lens?"
+    ),
+    # hyper-connections
+    "tensor_cast.hc_pre_inv_rms": "x hc_mult=",
+    "tensor_cast.hc_pre_sinkhorn": "x hidden hc_scale hc_base hc_mult= sinkhorn_iters= hc_eps=",
+    "tensor_cast.hc_post": "x residual hc_weight? hc_combine? hc_mult=",
+    "tensor_cast.hc_head": "x fn scale base hc_mult= hc_eps=",
     # matrix products
     "aten.mm": "x weight",
     "aten.bmm": "x weight",
@@ -91,7 +123,14 @@ _TABLE: Final[dict[str, str]] = {
     "tensor_cast.rms_norm": "x weight eps=",
     "tensor_cast.add_rms_norm": "x residual weight eps=",
     "tensor_cast.add_rms_norm2": "x residual weight eps=",
+    **_QUANTISING_NORMS,
     "tensor_cast.swiglu": "gate up",
+    "tensor_cast.v4_clamped_swiglu": "gate up swiglu_limit=",
+    "tensor_cast.silu": "x",
+    "tensor_cast.gelu": "x",
+    "aten.add": "x other?",
+    "aten.mul": "x other?",
+    "aten.div": "x other?",
     "tensor_cast.cat": "tensors[] dim=",
     "aten.cat": "tensors[] dim=",
     "aten.native_layer_norm": "x normalized_shape= weight? bias? eps=",
@@ -111,6 +150,9 @@ _TABLE: Final[dict[str, str]] = {
     "tensor_cast.grouped_matmul_mxfp4": _GROUPED_SCALED,
     "tensor_cast.grouped_matmul_mxfp4_swiglu": _GROUPED_SCALED,
     "tensor_cast.moe_gating_top_k_softmax": "x top_k=",
+    "tensor_cast.moe_gating_top_k_sigmoid": "x top_k= routed_scaling_factor= correction_bias?",
+    "tensor_cast.moe_gating_top_k": "scores top_k= normalize_weights= route_scale= bias?",
+    "tensor_cast.moe_gating_top_k_hash": "scores top_k= normalize_weights= route_scale= input_ids tid2eid",
     "tensor_cast.dispatch_ffn_combine": (
         "x expert_indices gmm1_weight[] gmm1_bias[]? gmm2_weight[] gmm2_bias[]? rank= rank_group="
     ),

@@ -1,64 +1,89 @@
-"""Writes into the cache.  Source: docs/facts/leaf-operators.md."""
+"""Writes of new keys and values, or latents, into a paged cache.
+
+T tokens; `slot_mapping` `(T)` int64 says where each goes.  `cache_dtype` is the cache's where it differs.
+Source: docs/facts/leaf-operators.md "Attention".
+"""
 
 from __future__ import annotations
 
-from tensor_cast.operators.build.parts import BLOCK, leaf, sizes, tensor
+from tensor_cast.operators.build.batch import BLOCK_SIZE
+from tensor_cast.operators.build.call import BF16, call, tensor
+from tensor_cast.operators.build.sizes import positive
 from tensor_cast.operators.leaf import LeafOp
-from tensor_cast.operators.tensor import TensorSpec
 
 __all__ = ["concat_and_cache_mla", "kv_rmsnorm_rope_cache", "reshape_and_cache"]
 
 
 def reshape_and_cache(
-    tokens: int, *, kv_heads: int, head_dim: int, blocks: int, block_size: int = BLOCK, dtype: str = "bfloat16"
+    tokens: int,
+    kv_heads: int,
+    head_dim: int,
+    *,
+    blocks: int,
+    block_size: int = BLOCK_SIZE,
+    dtype: str = BF16,
+    cache_dtype: str | None = None,
 ) -> LeafOp:
-    """Key and value `(T, kv_heads x head_dim)` into `(2, blocks, block_size, kv_heads, head_dim)`; no output."""
-    name = "reshape_and_cache"
-    sizes(name, tokens=tokens, kv_heads=kv_heads, head_dim=head_dim, blocks=blocks, block_size=block_size)
-    fresh = (tokens, kv_heads * head_dim)
-    cache = tensor("kv_cache", (2, blocks, block_size, kv_heads, head_dim), dtype)
-    inputs = (tensor("key", fresh, dtype), tensor("value", fresh, dtype), cache, _slots(tokens))
-    return leaf(name, inputs)
+    """Keys and values `(T, hk*d)` into the cache `(2, blocks, block_size, hk, d)`, which they change: no output."""
+    positive(tokens=tokens, kv_heads=kv_heads, head_dim=head_dim, blocks=blocks, block_size=block_size)
+    new = tensor(dtype, tokens, kv_heads * head_dim)
+    inputs = {
+        "key": new,
+        "value": new,
+        "kv_cache": tensor(cache_dtype or dtype, 2, blocks, block_size, kv_heads, head_dim),
+        "slot_mapping": tensor("int64", tokens),
+    }
+    return call("reshape_and_cache", inputs)
 
 
 def concat_and_cache_mla(
-    tokens: int, *, kv_lora_rank: int, rope_dim: int, blocks: int, block_size: int = BLOCK, dtype: str = "bfloat16"
+    tokens: int,
+    kv_lora_rank: int,
+    qk_rope_head_dim: int,
+    *,
+    blocks: int,
+    block_size: int = BLOCK_SIZE,
+    dtype: str = BF16,
+    cache_dtype: str | None = None,
 ) -> LeafOp:
-    """Latent `(T, lora)` and rope `(T, rope)` parts into `(blocks, block_size, lora + rope)`; nothing comes out."""
-    name = "concat_and_cache_mla"
-    sizes(name, tokens=tokens, kv_lora_rank=kv_lora_rank, rope_dim=rope_dim, blocks=blocks, block_size=block_size)
-    cache = tensor("kv_cache", (blocks, block_size, kv_lora_rank + rope_dim), dtype)
-    fresh = tensor("kv_c", (tokens, kv_lora_rank), dtype), tensor("k_rot", (tokens, rope_dim), dtype)
-    return leaf(name, (*fresh, cache, _slots(tokens)))
+    """Latents `(T, lora)` and their rotary part `(T, rope)` into `(blocks, block_size, lora+rope)`: no output."""
+    width = _width(tokens, kv_lora_rank, qk_rope_head_dim, blocks, block_size)
+    inputs = {
+        "kv_c": tensor(dtype, tokens, kv_lora_rank),
+        "k_rot": tensor(dtype, tokens, qk_rope_head_dim),
+        "kv_cache": tensor(cache_dtype or dtype, blocks, block_size, width),
+        "slot_mapping": tensor("int64", tokens),
+    }
+    return call("concat_and_cache_mla", inputs)
 
 
 def kv_rmsnorm_rope_cache(
     tokens: int,
-    *,
     kv_lora_rank: int,
-    rope_dim: int,
+    qk_rope_head_dim: int,
+    *,
     blocks: int,
-    block_size: int = BLOCK,
-    dtype: str = "bfloat16",
+    block_size: int = BLOCK_SIZE,
     epsilon: float = 1e-6,
+    dtype: str = BF16,
+    cache_dtype: str | None = None,
 ) -> LeafOp:
-    """Norm, rope and cache write of `(T, lora + rope)`; out the rope part and the latent part."""
-    name = "kv_rmsnorm_rope_cache"
-    sizes(name, tokens=tokens, kv_lora_rank=kv_lora_rank, rope_dim=rope_dim, blocks=blocks, block_size=block_size)
-    width = kv_lora_rank + rope_dim
-    turn = (1, tokens, rope_dim)
-    inputs = (
-        tensor("kv", (tokens, width), dtype),
-        tensor("gamma", (kv_lora_rank,), dtype),
-        tensor("cos", turn, dtype),
-        tensor("sin", turn, dtype),
-        tensor("kv_cache", (blocks, block_size, width), dtype),
-        _slots(tokens),
-    )
-    outputs = (tensor("", (tokens, rope_dim), dtype), tensor("", (tokens, kv_lora_rank), dtype))
-    attrs = {"kv_lora_rank": kv_lora_rank, "qk_rope_dim": rope_dim, "epsilon": epsilon}
-    return leaf(name, inputs, outputs, attrs)
+    """Norm of the latent, rotary embedding of its tail, and the cache write; makes `(T, rope)` and `(T, lora)`."""
+    width = _width(tokens, kv_lora_rank, qk_rope_head_dim, blocks, block_size)
+    angles = tensor(dtype, 1, tokens, qk_rope_head_dim)
+    inputs = {
+        "kv": tensor(dtype, tokens, width),
+        "gamma": tensor(dtype, kv_lora_rank),
+        "cos": angles,
+        "sin": angles,
+        "kv_cache": tensor(cache_dtype or dtype, blocks, block_size, width),
+        "slot_mapping": tensor("int64", tokens),
+    }
+    outputs = (tensor(dtype, tokens, qk_rope_head_dim), tensor(dtype, tokens, kv_lora_rank))
+    attrs = {"kv_lora_rank": kv_lora_rank, "qk_rope_dim": qk_rope_head_dim}
+    return call("kv_rmsnorm_rope_cache", inputs, outputs, epsilon=epsilon, **attrs)
 
 
-def _slots(tokens: int) -> TensorSpec:
-    return tensor("slot_mapping", (tokens,), "int64")
+def _width(tokens: int, lora: int, rope: int, blocks: int, block_size: int) -> int:
+    positive(tokens=tokens, kv_lora_rank=lora, qk_rope_head_dim=rope, blocks=blocks, block_size=block_size)
+    return lora + rope

@@ -1,134 +1,162 @@
-"""Mixture of experts: gates, routing, grouped products, and the fused form.  Source: docs/facts/leaf-operators.md."""
+"""The products of routed experts: one launch over all local ones, and dispatch, experts and combine in one.
+
+Weights come as one tensor per local expert, or `stacked` as one with the experts in front.
+Source: docs/facts/leaf-operators.md "Experts and collectives"; docs/facts/gpu-tables.md for `fused_experts`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from tensor_cast.errors import InvalidValueError, nearest
-from tensor_cast.operators.build.parts import divided, leaf, like, sizes, tensor
-from tensor_cast.operators.leaf import AttrValue, LeafOp
+from tensor_cast.errors import InvalidValueError
+from tensor_cast.operators.build.call import BF16, Inputs, call, copies, tensor
+from tensor_cast.operators.build.collectives import group_attrs
+from tensor_cast.operators.build.precision import Precision, Quant, precision
+from tensor_cast.operators.build.sizes import Rows, at_most, leading, multiple, positive
+from tensor_cast.operators.leaf import LeafOp
 from tensor_cast.operators.tensor import TensorSpec
 
-__all__ = ["FUSED", "GATES", "GROUPED", "dispatch_ffn_combine", "grouped_matmul", "init_routing_v2", "moe_gating"]
-__all__ += ["unpermute_tokens"]
+__all__ = ["ExpertSizes", "dispatch_ffn_combine", "fused_experts", "grouped_matmul"]
 
-GATES = ("softmax", "sigmoid", "v4", "v4_hash")
-GROUPED = ("", "quant", "quant_int4", "fp8", "mxfp4")
-FUSED = ("", "quant", "quant_int4", "fp8", "mxfp4")
-_NAMES = {
-    "softmax": "moe_gating_top_k_softmax",
-    "sigmoid": "moe_gating_top_k_sigmoid",
-    "v4": "moe_gating_top_k",
-    "v4_hash": "moe_gating_top_k_hash",
-}
-_WEIGHTS = {"": "", "quant": "int8", "quant_int4": "int8", "fp8": "float8_e4m3fn", "mxfp4": "float4_e2m1fn_x2"}
-_GROUP = 32
+Tensors = tuple[TensorSpec, ...]
 
 
-def moe_gating(kind: str, tokens: int, *, experts: int, top_k: int, dtype: str = "bfloat16") -> LeafOp:
-    """Scores `(T, experts)`; out the weights and the indices `(T, top_k)` of the chosen experts."""
-    if kind not in GATES:
-        raise InvalidValueError(f"gate {kind!r}: one of {', '.join(GATES)}{nearest(kind, GATES)}")
-    name = _NAMES[kind]
-    sizes(name, tokens=tokens, experts=experts, top_k=top_k)
-    if top_k > experts:
-        raise InvalidValueError(f"{name}: top_k {top_k} is above the {experts} experts")
-    scores = tensor("x" if kind in ("softmax", "sigmoid") else "scores", (tokens, experts), dtype)
-    inputs = [scores]
-    if kind == "v4_hash":
-        inputs += [tensor("input_ids", (tokens,), "int64"), tensor("tid2eid", (experts,), "int64")]
-    outputs = [tensor("", (tokens, top_k), dtype), tensor("", (tokens, top_k), "int64")]
-    return leaf(name, inputs, outputs, {"top_k": top_k})
+@dataclass(frozen=True, slots=True)
+class ExpertSizes:
+    """The `experts` of this rank: `(hidden, 2*intermediate)` and `(intermediate, hidden)` each, `top_k` for a token."""
 
+    experts: int
+    hidden: int
+    intermediate: int
+    top_k: int
 
-def init_routing_v2(tokens: int, *, hidden: int, top_k: int, dtype: str = "bfloat16") -> LeafOp:
-    """Tokens copied for each of their experts: `(T x top_k, H)`."""
-    sizes("init_routing_v2", tokens=tokens, hidden=hidden, top_k=top_k)
-    inputs = (tensor("x", (tokens, hidden), dtype), tensor("topk_indices", (tokens, top_k), "int64"))
-    return leaf("init_routing_v2", inputs, [tensor("", (tokens * top_k, hidden), dtype)])
-
-
-def unpermute_tokens(tokens: int, *, hidden: int, top_k: int, dtype: str = "bfloat16") -> LeafOp:
-    """Back from the experts' order: `(T, top_k, H)`."""
-    sizes("unpermute_tokens", tokens=tokens, hidden=hidden, top_k=top_k)
-    inputs = (tensor("x", (tokens * top_k, hidden), dtype), tensor("topk_indices", (tokens, top_k), "int64"))
-    return leaf("unpermute_tokens", inputs, [tensor("", (tokens, top_k, hidden), dtype)])
+    def __post_init__(self) -> None:
+        positive(experts=self.experts, hidden=self.hidden, intermediate=self.intermediate, top_k=self.top_k)
 
 
 def grouped_matmul(
-    rows: Sequence[int], k: int, n: int, *, kind: str = "", swiglu: bool = False, out_dtype: str = "bfloat16"
+    rows: int | Sequence[int],
+    k: int,
+    n: int,
+    *,
+    experts: int,
+    quant: Quant = "plain",
+    swiglu: bool = False,
+    stacked: bool = False,
+    bias: bool = False,
+    offsets: bool = False,
+    dtype: str | None = None,
+    out_dtype: str | None = None,
 ) -> LeafOp:
-    """One product for each local expert, `rows` tokens of it by `(K, N)`; out all rows, N halved by a fused SwiGLU.
+    """`(m, K) x (K, N)` of each expert, together `(rows in all, N)`, or `(..., N/2)` with `swiglu`.
 
-    `kind` is one of `GROUPED`: plain, int8, packed INT4, FP8 or MXFP4 weights.
+    `rows` is the same number for every expert or one each, 0 allowed; `dtype` the activation's where it differs from
+    the quantisation's own.  The output has `out_dtype`, without it the activation's dtype, for FP8 and MXFP4 float16.
+    Refuses rows that are not one per expert or none at all, and an odd N with `swiglu`.
     """
-    if kind not in GROUPED:
-        raise InvalidValueError(f"grouped_matmul {kind!r}: one of {', '.join(filter(None, GROUPED))}, or plain")
-    name = "grouped_matmul" + (f"_{kind}" if kind else "") + ("_swiglu" if swiglu else "")
-    sizes(name, k=k, n=n, experts=len(rows), **{f"rows[{at}]": count for at, count in enumerate(rows)})
-    width = divided(name, "n", n, 2) if swiglu else n
-    held = {"": out_dtype, "quant": "int8", "fp8": "float8_e4m3fn", "mxfp4": "float4_e2m1fn_x2"}.get(kind, out_dtype)
-    stored = _WEIGHTS[kind] or out_dtype
-    weight = (divided(name, "k", k, 2), n) if kind == "quant_int4" else (k, n)
-    inputs = [
-        *(tensor("x", (count, k), held) for count in rows),
-        *(tensor("weight", weight, stored) for _ in rows),
-        *_group_scales(kind, rows, k, n),
-    ]
-    attrs: dict[str, AttrValue] = {"out_dtype": out_dtype} if kind else {}
-    return leaf(name, inputs, [tensor("", (sum(rows), width), out_dtype)], attrs)
+    held = precision(quant)
+    if dtype is not None:
+        held = replace(held, activation=dtype, stored=dtype if quant == "plain" else held.stored)
+    positive(k=k, n=n, experts=experts)
+    if swiglu:
+        multiple(2, "gate and up lie side by side", n=n)
+    counts = _rows(rows, experts)
+    inputs = _grouped(held, (sum(counts),) if stacked else counts, (k, n), experts if stacked else None)
+    if offsets and quant in ("w8a8", "int4"):
+        inputs = _with_offsets(inputs)
+    made = tensor(out_dtype or held.made or held.activation, sum(counts), n // 2 if swiglu else n)
+    column = tensor(made.dtype, *((experts, n) if stacked else (n,)))
+    inputs = {**inputs, "bias": copies(1 if stacked else experts, column) if bias else ()}
+    name = f"grouped_matmul{held.suffix}{'_swiglu' if swiglu else ''}"
+    return call(name, inputs, (made,), out_dtype=made.dtype if out_dtype and quant != "plain" else None)
 
 
-def _group_scales(kind: str, rows: Sequence[int], k: int, n: int) -> list[TensorSpec]:
-    if not kind:
-        return []
-    if kind == "mxfp4":
-        groups = -(-k // _GROUP)
-        weights = [tensor("w_scale", (n, groups), "float8_e8m0fnu") for _ in rows]
-        return [*weights, *(tensor("x_scale", (count, groups), "float8_e8m0fnu") for count in rows)]
-    weights = [tensor("w_scale", (n,), "float32") for _ in rows]
-    return [*weights, *(tensor("x_scale", (count,), "float32") for count in rows)]
+def _rows(rows: int | Sequence[int], experts: int) -> tuple[int, ...]:
+    counts = (rows,) * experts if isinstance(rows, int) else tuple(rows)
+    if len(counts) != experts or any(type(count) is not int or count < 0 for count in counts) or not sum(counts):
+        raise InvalidValueError(f"rows: expected {experts} whole numbers >= 0, one per expert, not all 0, got {rows}")
+    return counts
+
+
+def _grouped(held: Precision, rows: tuple[int, ...], sizes: tuple[int, int], stack: int | None) -> dict[str, Tensors]:
+    """Activations, weights and their scales; a stack of experts is one weight with one scale."""
+    k, n = sizes
+    lead = () if stack is None else (stack,)
+    lists = {"x": tuple(tensor(held.activation, m, k) for m in rows)}
+    lists["weight"] = copies(len(rows), held.weight(k, n, *lead))
+    column = held.weight_scale(k, n, *lead)
+    if column is None:
+        return lists
+    scales = (held.activation_scale(m, k) for m in rows)
+    return {**lists, "w_scale": copies(len(rows), column), "x_scale": tuple(spec for spec in scales if spec)}
+
+
+def _with_offsets(inputs: dict[str, Tensors]) -> dict[str, Tensors]:
+    """An int32 offset behind each scale."""
+    found: dict[str, Tensors] = {}
+    for role, specs in inputs.items():
+        found[role] = specs
+        if role.endswith("_scale"):
+            found[role.replace("scale", "offset")] = tuple(tensor("int32", *spec.shape) for spec in specs)
+    return found
 
 
 def dispatch_ffn_combine(
-    tokens: int,
+    tokens: Rows,
+    sizes: ExpertSizes,
     *,
-    hidden: int,
-    intermediate: int,
-    experts: int,
-    top_k: int,
-    rank_group: tuple[int, ...],
-    kind: str = "",
+    rank_group: Sequence[int],
+    rank: int | None = None,
+    quant: Quant = "plain",
     stacked: bool = False,
-    dtype: str = "bfloat16",
+    scales: bool = True,
+    dtype: str = BF16,
+    gmm1_out_dtype: str | None = None,
+    gmm2_out_dtype: str | None = None,
 ) -> LeafOp:
-    """Dispatch, both products with SwiGLU between, and combine; `experts` are those of this rank; out `(T, top_k, H)`.
+    """Tokens `(..., H)` to their experts on all ranks, the feed-forward, and back: `(..., k, H)` like the tokens.
 
-    One weight for each expert, or with `stacked` one tensor of all; `kind` is one of `FUSED`.
+    Expert ids are int64 `(..., k)`.  Quantised weights come with a scale per column (MXFP4: per 32 of K as well);
+    `scales` False leaves them out, for tables measured without.  Refuses a `top_k` above the experts of all ranks.
     """
-    if kind not in FUSED:
-        raise InvalidValueError(f"dispatch_ffn_combine {kind!r}: one of {', '.join(filter(None, FUSED))}, or plain")
-    name = "dispatch_ffn_combine" + (f"_{kind}" if kind else "")
-    sizes(name, tokens=tokens, hidden=hidden, intermediate=intermediate, experts=experts, top_k=top_k)
-    sizes(name, ranks=len(rank_group))
-    if top_k > experts * len(rank_group):
-        raise InvalidValueError(f"{name}: top_k {top_k} is above the {experts * len(rank_group)} experts of all ranks")
-    x = tensor("x", (tokens, hidden), dtype)
-    inputs = [x, tensor("expert_indices", (tokens, top_k), "int64")]
-    for part, (k, n) in (("gmm1", (hidden, 2 * intermediate)), ("gmm2", (intermediate, hidden))):
-        inputs += _expert_weights(name, part, kind, k, n, experts, stacked, dtype)
-    attrs: dict[str, AttrValue] = {"rank": rank_group[0], "rank_group": rank_group}
-    return leaf(name, inputs, [tensor("", (tokens, top_k, hidden), like(x).dtype)], attrs)
+    group = group_attrs(rank_group, rank)
+    at_most(sizes.experts * len(rank_group), "the experts of all ranks", top_k=sizes.top_k)
+    held, lead = precision(quant), leading(tokens)
+    if quant == "plain":
+        held = replace(held, stored=dtype)
+    inputs: Inputs = {
+        "x": tensor(dtype, *lead, sizes.hidden),
+        "expert_indices": tensor("int64", *lead, sizes.top_k),
+        **_side("gmm1", held, sizes, stacked, scales),
+        **_side("gmm2", held, sizes, stacked, scales),
+    }
+    output = tensor(dtype, *lead, sizes.top_k, sizes.hidden)
+    dtypes = {"gmm1_out_dtype": gmm1_out_dtype, "gmm2_out_dtype": gmm2_out_dtype} if quant != "plain" else {}
+    return call(f"dispatch_ffn_combine{held.suffix}", inputs, (output,), **dtypes, **group)
 
 
-def _expert_weights(
-    name: str, part: str, kind: str, k: int, n: int, experts: int, stacked: bool, dtype: str
-) -> list[TensorSpec]:
-    shape = (divided(name, "k", k, 2), n) if kind == "quant_int4" else (k, n)
-    stored = _WEIGHTS[kind] or dtype
-    count = 1 if stacked else experts
-    weights = [tensor(f"{part}_weight", (experts, *shape) if stacked else shape, stored) for _ in range(count)]
-    if not kind:
-        return weights
-    scale = (experts, n) if stacked else (n,)
-    return [*weights, *(tensor(f"{part}_scale", scale, "float32") for _ in range(count))]
+def fused_experts(
+    tokens: int, sizes: ExpertSizes, *, stacked: bool = True, dtype: str = BF16, weight_dtype: str | None = None
+) -> LeafOp:
+    """The feed-forward of a layer's routed experts, `(T, H)` to `(T, H)`.  Asked of GPU tables."""
+    positive(tokens=tokens)
+    held = replace(precision("plain"), stored=weight_dtype or dtype)
+    x = tensor(dtype, tokens, sizes.hidden)
+    inputs: Inputs = {
+        "x": x,
+        "topk_indices": tensor("int64", tokens, sizes.top_k),
+        **_side("gmm1", held, sizes, stacked, scales=False),
+        **_side("gmm2", held, sizes, stacked, scales=False),
+    }
+    return call("fused_experts", inputs, (x,))
+
+
+def _side(product: str, held: Precision, sizes: ExpertSizes, stacked: bool, scales: bool) -> dict[str, Tensors]:
+    """Weights and scales of the first product `(H, 2*intermediate)` or the second `(intermediate, H)`."""
+    first = product == "gmm1"
+    k, n = (sizes.hidden, 2 * sizes.intermediate) if first else (sizes.intermediate, sizes.hidden)
+    lead, count = ((sizes.experts,), 1) if stacked else ((), sizes.experts)
+    column = held.weight_scale(k, n, *lead) if scales else None
+    weights = {f"{product}_weight": copies(count, held.weight(k, n, *lead))}
+    return weights if column is None else {**weights, f"{product}_scale": copies(count, column)}

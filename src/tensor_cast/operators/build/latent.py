@@ -1,163 +1,323 @@
-"""Multi-head latent attention and the indexer before it.  Source: docs/facts/leaf-operators.md."""
+"""Latent attention (MLA), its preprocessing, and the indexer that selects for its sparse form (DSA).
+
+T tokens, B requests, h heads of this rank.  The cache is paged, `(blocks, block_size, lora+rope)`, its block table and
+the vectors of lengths follow from the requests.
+Source: docs/facts/leaf-operators.md "Attention";
+names and order of the scales from the public declaration; docs/facts/gpu-tables.md for the forms of GPU tables.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final, Literal
 
-from tensor_cast.operators.build.parts import BLOCK, leaf, new_tokens, sizes, tensor
-from tensor_cast.operators.leaf import LeafOp, Requests
+from tensor_cast.operators.build.batch import BLOCK_SIZE, check_tokens, metadata, paged
+from tensor_cast.operators.build.call import BF16, call, tensor
+from tensor_cast.operators.build.sizes import one_of, positive
+from tensor_cast.operators.leaf import AttrValue, LeafOp, Requests
 from tensor_cast.operators.tensor import TensorSpec
 
-__all__ = ["LatentSizes", "dsa_indexer", "mla_sparse_attention", "mlapo", "multihead_latent_attention"]
+__all__ = [
+    "LatentSizes",
+    "latent_attention_block",
+    "latent_bmm",
+    "mla_sparse_attention",
+    "mla_sparse_attention_quant",
+    "mlapo",
+    "mlapo_quant",
+    "multihead_latent_attention",
+    "multihead_latent_attention_quant",
+]
 
-_INDEX_DIM = 128
+_SCALED: Final = ("query", "kv", "kv_projected", "qk", "v", "attention_prob", "kv_b_proj")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class LatentSizes:
-    """The widths of latent attention on one rank; `q_lora_rank` is None where the query has no latent."""
+    """Heads of this rank and widths, by their names in a model's configuration; refuses sizes below 1.
 
-    heads: int
-    nope_dim: int
-    rope_dim: int
+    A model without `q_lora_rank` (0) projects its queries in one step.
+    """
+
+    num_heads: int
+    qk_nope_head_dim: int
+    qk_rope_head_dim: int
     kv_lora_rank: int
-    v_dim: int
-    q_lora_rank: int | None = None
+    v_head_dim: int
+    q_lora_rank: int = 0
+
+    def __post_init__(self) -> None:
+        positive(
+            num_heads=self.num_heads,
+            qk_nope_head_dim=self.qk_nope_head_dim,
+            qk_rope_head_dim=self.qk_rope_head_dim,
+            kv_lora_rank=self.kv_lora_rank,
+            v_head_dim=self.v_head_dim,
+        )
+        if self.q_lora_rank != 0:
+            positive(q_lora_rank=self.q_lora_rank)
 
     @property
-    def qk_dim(self) -> int:
-        return self.nope_dim + self.rope_dim
+    def qk_head_dim(self) -> int:
+        """Width of a query head: `nope + rope`."""
+        return self.qk_nope_head_dim + self.qk_rope_head_dim
 
     @property
     def cache_width(self) -> int:
-        return self.kv_lora_rank + self.rope_dim
-
-    def check(self, operator: str) -> None:
-        """Raises InvalidValueError for a width below 1."""
-        given = {"heads": self.heads, "nope_dim": self.nope_dim, "rope_dim": self.rope_dim, "v_dim": self.v_dim}
-        sizes(operator, **given, kv_lora_rank=self.kv_lora_rank)
-        if self.q_lora_rank is not None:
-            sizes(operator, q_lora_rank=self.q_lora_rank)
+        """Width of a cached token: `lora + rope`."""
+        return self.kv_lora_rank + self.qk_rope_head_dim
 
 
-def mlapo(tokens: int, *, hidden: int, latent: LatentSizes, quant: bool = False, dtype: str = "bfloat16") -> LeafOp:
-    """Everything before latent attention; out q, kv_c, k_rot and the normed latent of q (width 0 without one).
-
-    With `quant` it is `mlapo_quant`: int8 weights and a scale for each of the three products.
+def mlapo(
+    tokens: int, hidden: int, sizes: LatentSizes, *, dtype: str = BF16, weight_dtype: str | None = None
+) -> LeafOp:
+    """Preprocessing: queries `(T, h, qk)`, latents `(T, lora)`, their rotary part `(T, rope)`, and the normed query
+    latent `(T, q_lora)`, of width 0 where the model has none; the query's weights are absent then.
     """
-    name = "mlapo_quant" if quant else "mlapo"
-    sizes(name, tokens=tokens, hidden=hidden)
-    latent.check(name)
-    stored = "int8" if quant else dtype
-    q, turn = latent.q_lora_rank, (1, tokens, latent.rope_dim)
-    width = latent.heads * latent.qk_dim
-    inputs = [tensor("hidden", (tokens, hidden), dtype), tensor("cos", turn, dtype), tensor("sin", turn, dtype)]
-    if q is not None:
-        inputs += [tensor("q_a_weight", (q, hidden), stored), tensor("q_a_norm", (q,), dtype)]
-    inputs.append(tensor("q_b_weight", (width, hidden if q is None else q), stored))
-    inputs += [
-        tensor("kv_a_weight", (latent.cache_width, hidden), stored),
-        tensor("kv_a_norm", (latent.kv_lora_rank,), dtype),
-    ]
-    if quant:
-        inputs += [tensor(f"{part}_scale", (), "float32") for part in ("q_a", "q_b", "kv_a")]
-    attrs = {
-        "num_heads": latent.heads,
-        "qk_head_dim": latent.qk_dim,
-        "qk_nope_dim": latent.nope_dim,
-        "qk_rope_dim": latent.rope_dim,
-        "kv_lora_rank": latent.kv_lora_rank,
-        "q_lora_rank": q or 0,
+    inputs = _preprocessing(tokens, hidden, sizes, dtype, weight_dtype or dtype)
+    return call("mlapo", inputs, _preprocessed(tokens, sizes, dtype), **_widths(sizes))
+
+
+def mlapo_quant(
+    tokens: int,
+    hidden: int,
+    sizes: LatentSizes,
+    *,
+    offsets: bool = False,
+    dtype: str = BF16,
+    weight_dtype: str = "int8",
+) -> LeafOp:
+    """`mlapo` with quantised weights: a float32 scale per row of each, int32 offsets where asked for.
+
+    Refuses a model without `q_lora_rank`: its scales are not optional.
+    """
+    positive(q_lora_rank=sizes.q_lora_rank)
+    rows = {"q_a": sizes.q_lora_rank, "q_b": sizes.num_heads * sizes.qk_head_dim, "kv_a": sizes.cache_width}
+    inputs = _preprocessing(tokens, hidden, sizes, dtype, weight_dtype)
+    for name, count in rows.items():
+        inputs[f"{name}_scale"] = tensor("float32", count)
+        inputs[f"{name}_offset"] = tensor("int32", count) if offsets else None
+    return call("mlapo_quant", inputs, _preprocessed(tokens, sizes, dtype), **_widths(sizes))
+
+
+def _preprocessing(
+    tokens: int, hidden: int, sizes: LatentSizes, dtype: str, weight_dtype: str
+) -> dict[str, TensorSpec | None]:
+    positive(tokens=tokens, hidden=hidden)
+    angles, q_lora = tensor(dtype, 1, tokens, sizes.qk_rope_head_dim), sizes.q_lora_rank
+    return {
+        "hidden": tensor(dtype, tokens, hidden),
+        "cos": angles,
+        "sin": angles,
+        "q_a_weight": tensor(weight_dtype, q_lora, hidden) if q_lora else None,
+        "q_a_norm": tensor(dtype, q_lora) if q_lora else None,
+        "q_b_weight": tensor(weight_dtype, sizes.num_heads * sizes.qk_head_dim, q_lora) if q_lora else None,
+        "kv_a_weight": tensor(weight_dtype, sizes.cache_width, hidden),
+        "kv_a_norm": tensor(dtype, sizes.kv_lora_rank),
     }
-    shapes = ((latent.heads, latent.qk_dim), (latent.kv_lora_rank,), (latent.rope_dim,))
-    outputs = [tensor("", (tokens, *shape), dtype) for shape in shapes]
-    if q is not None:
-        outputs.append(tensor("", (tokens, q), dtype))
-    return leaf(name, inputs, outputs, attrs)
+
+
+def _preprocessed(tokens: int, sizes: LatentSizes, dtype: str) -> tuple[TensorSpec, ...]:
+    widths = (sizes.kv_lora_rank, sizes.qk_rope_head_dim, sizes.q_lora_rank)
+    query = tensor(dtype, tokens, sizes.num_heads, sizes.qk_head_dim)
+    return query, *(tensor(dtype, tokens, width) for width in widths)
+
+
+def _widths(sizes: LatentSizes) -> dict[str, AttrValue]:
+    return {
+        "num_heads": sizes.num_heads,
+        "qk_head_dim": sizes.qk_head_dim,
+        "qk_nope_dim": sizes.qk_nope_head_dim,
+        "qk_rope_dim": sizes.qk_rope_head_dim,
+        "kv_lora_rank": sizes.kv_lora_rank,
+        "q_lora_rank": sizes.q_lora_rank,
+    }
 
 
 def multihead_latent_attention(
+    tokens: int,
+    sizes: LatentSizes,
     requests: Requests,
     *,
-    latent: LatentSizes,
     blocks: int,
-    block_size: int = BLOCK,
-    quant: bool = False,
-    dtype: str = "bfloat16",
+    block_size: int = BLOCK_SIZE,
+    dtype: str = BF16,
+    cache_dtype: str | None = None,
+    weight_dtype: str | None = None,
 ) -> LeafOp:
-    """Query `(T, heads, nope + rope)` over the latent cache; out `(T, heads, v)`.  `quant`: the int8 form."""
-    name = "multihead_latent_attention" + ("_quant" if quant else "")
-    inputs, output = _latent(name, requests, latent, blocks, block_size, quant, dtype)
-    return leaf(name, inputs, [output], {"v_head_dim": latent.v_dim}, requests)
+    """Dense latent attention: queries `(T, h, nope+rope)` to `(T, h, v)`.
+
+    Both forms' weights come along: `w_uk_t` and `w_uv` for decode, `kv_b_proj` for prefill.
+    """
+    cache = _cache(sizes, blocks, block_size, cache_dtype or dtype)
+    found = _batch(tokens, requests, block_size)
+    inputs = _latent(tokens, sizes, found, cache, dtype, weight_dtype or dtype)
+    return call("multihead_latent_attention", inputs, (_values(tokens, sizes, dtype),), found, **_value_width(sizes))
+
+
+def multihead_latent_attention_quant(
+    tokens: int,
+    sizes: LatentSizes,
+    requests: Requests,
+    *,
+    blocks: int,
+    block_size: int = BLOCK_SIZE,
+    offsets: bool = False,
+    out_scale: bool = False,
+    dtype: str = "int8",
+    cache_dtype: str | None = None,
+    weight_dtype: str = "int8",
+    out_dtype: str | None = None,
+) -> LeafOp:
+    """Dense latent attention on quantised tensors: every scale is 0-d float32, every offset 0-d int32.
+
+    The output has `out_dtype`, without it the query's.
+    """
+    cache = _cache(sizes, blocks, block_size, cache_dtype or dtype)
+    found = _batch(tokens, requests, block_size)
+    inputs = _latent(tokens, sizes, found, cache, dtype, weight_dtype) | _scales(offsets, out_scale)
+    output = _values(tokens, sizes, out_dtype or dtype)
+    attrs = {**_value_width(sizes), "out_dtype": out_dtype and output.dtype}
+    return call("multihead_latent_attention_quant", inputs, (output,), found, **attrs)
 
 
 def mla_sparse_attention(
+    tokens: int,
+    sizes: LatentSizes,
     requests: Requests,
     *,
-    latent: LatentSizes,
+    topk_limit: int,
     blocks: int,
-    topk: int,
-    block_size: int = BLOCK,
-    quant: bool = False,
-    dtype: str = "bfloat16",
+    block_size: int = BLOCK_SIZE,
+    is_decode_values: Iterable[bool] | None = None,
+    dtype: str = BF16,
+    cache_dtype: str | None = None,
+    weight_dtype: str | None = None,
 ) -> LeafOp:
-    """The same over the `topk` positions that the indexer chose for each token."""
-    name = "mla_sparse_attention" + ("_quant" if quant else "")
-    sizes(name, topk=topk)
-    inputs, output = _latent(name, requests, latent, blocks, block_size, quant, dtype)
-    chosen = tensor("topk_indices", (inputs[0].shape[0], topk), "int64")
-    return leaf(name, (*inputs, chosen), [output], {"v_head_dim": latent.v_dim, "topk_limit": topk}, requests)
+    """Latent attention over the positions that int64 indices `(1, T, topk_limit)` select.
+
+    `is_decode_values` says for each request whether it decodes.
+    """
+    cache = _cache(sizes, blocks, block_size, cache_dtype or dtype)
+    found = _batch(tokens, requests, block_size)
+    inputs = _latent(tokens, sizes, found, cache, dtype, weight_dtype or dtype) | _selected(tokens, topk_limit)
+    attrs = {**_value_width(sizes), "topk_limit": topk_limit, **_flags(is_decode_values)}
+    return call("mla_sparse_attention", inputs, (_values(tokens, sizes, dtype),), found, **attrs)
+
+
+def mla_sparse_attention_quant(
+    tokens: int,
+    sizes: LatentSizes,
+    requests: Requests,
+    *,
+    topk_limit: int,
+    blocks: int,
+    block_size: int = BLOCK_SIZE,
+    offsets: bool = False,
+    out_scale: bool = False,
+    is_decode_values: Iterable[bool] | None = None,
+    dtype: str = "int8",
+    cache_dtype: str | None = None,
+    weight_dtype: str = "int8",
+    out_dtype: str | None = None,
+) -> LeafOp:
+    """The sparse form on quantised tensors, with the scales of `multihead_latent_attention_quant`."""
+    cache = _cache(sizes, blocks, block_size, cache_dtype or dtype)
+    found = _batch(tokens, requests, block_size)
+    inputs = _latent(tokens, sizes, found, cache, dtype, weight_dtype) | _selected(tokens, topk_limit)
+    inputs |= _scales(offsets, out_scale)
+    output = _values(tokens, sizes, out_dtype or dtype)
+    attrs = {**_value_width(sizes), "topk_limit": topk_limit, "out_dtype": out_dtype and output.dtype}
+    return call("mla_sparse_attention_quant", inputs, (output,), found, **attrs, **_flags(is_decode_values))
+
+
+def _batch(tokens: int, requests: Requests, block_size: int) -> Requests:
+    positive(tokens=tokens, block_size=block_size)
+    check_tokens(tokens, requests)
+    return paged(requests, block_size)
+
+
+def _cache(sizes: LatentSizes, blocks: int, block_size: int, dtype: str) -> TensorSpec:
+    positive(blocks=blocks, block_size=block_size)
+    return tensor(dtype, blocks, block_size, sizes.cache_width)
 
 
 def _latent(
-    name: str, requests: Requests, latent: LatentSizes, blocks: int, block_size: int, quant: bool, dtype: str
-) -> tuple[tuple[TensorSpec, ...], TensorSpec]:
-    latent.check(name)
-    sizes(name, blocks=blocks, block_size=block_size)
-    tokens, count = new_tokens(name, requests), len(requests.query_lens or ())
-    held = "int8" if quant else dtype
-    width = (requests.block_table_shape or (count, 1))[-1]
-    inputs = (
-        tensor("query", (tokens, latent.heads, latent.qk_dim), held),
-        tensor("kv_cache", (blocks, block_size, latent.cache_width), held),
-        tensor("block_table", (count, width), "int32"),
-        tensor("query_start_loc", (count + 1,), "int32"),
-        tensor("seq_lens", (count,), "int32"),
-        tensor("query_lens", (count,), "int32"),
-        tensor("w_uk_t", (latent.heads, latent.nope_dim, latent.kv_lora_rank), dtype),
-        tensor("w_uv", (latent.heads, latent.kv_lora_rank, latent.v_dim), dtype),
-    )
-    return inputs, tensor("", (tokens, latent.heads, latent.v_dim), dtype)
+    tokens: int, sizes: LatentSizes, requests: Requests, cache: TensorSpec, dtype: str, weight_dtype: str
+) -> dict[str, TensorSpec | None]:
+    heads, nope = sizes.num_heads, sizes.qk_nope_head_dim
+    expanded = heads * (nope + sizes.v_head_dim)
+    return {
+        "query": tensor(dtype, tokens, heads, sizes.qk_head_dim),
+        "kv_cache": cache,
+        **metadata(requests),
+        "w_uk_t": tensor(weight_dtype, heads, nope, sizes.kv_lora_rank),
+        "w_uv": tensor(weight_dtype, heads, sizes.kv_lora_rank, sizes.v_head_dim),
+        "kv_b_proj": tensor(weight_dtype, sizes.kv_lora_rank, expanded),
+    }
 
 
-def dsa_indexer(
+def _selected(tokens: int, topk_limit: int) -> dict[str, TensorSpec | None]:
+    positive(topk_limit=topk_limit)
+    return {"topk_indices": tensor("int64", 1, tokens, topk_limit)}
+
+
+def _scales(offsets: bool, out_scale: bool) -> dict[str, TensorSpec | None]:
+    found: dict[str, TensorSpec | None] = {}
+    for name in (*_SCALED, "out") if out_scale else _SCALED:
+        found[f"{name}_scale"] = tensor("float32")
+        found[f"{name}_offset"] = tensor("int32") if offsets else None
+    return found
+
+
+def _values(tokens: int, sizes: LatentSizes, dtype: str) -> TensorSpec:
+    return tensor(dtype, tokens, sizes.num_heads, sizes.v_head_dim)
+
+
+def _value_width(sizes: LatentSizes) -> Mapping[str, AttrValue]:
+    return {"v_head_dim": sizes.v_head_dim}
+
+
+def _flags(is_decode_values: Iterable[bool] | None) -> Mapping[str, AttrValue]:
+    """As a recorded call has them: words, which JSON hands back unchanged."""
+    return {} if is_decode_values is None else {"is_decode_values": tuple(str(flag) for flag in is_decode_values)}
+
+
+def latent_bmm(heads: int, tokens: int, k: int, n: int, *, stage: Literal["pre", "post"], dtype: str = BF16) -> LeafOp:
+    """A batched projection around decode attention, `(h, T, K) x (h, K, N)`: `pre` into the latent space, `post` out
+    of it.  Asked of GPU tables.
+    """
+    positive(heads=heads, tokens=tokens, k=k, n=n)
+    one_of(("pre", "post"), stage=stage)
+    inputs = {"x": tensor(dtype, heads, tokens, k), "weight": tensor(dtype, heads, k, n)}
+    return call("latent_bmm", inputs, (tensor(dtype, heads, tokens, n),), stage=stage)
+
+
+def latent_attention_block(
     tokens: int,
-    *,
     hidden: int,
-    q_lora_rank: int,
-    index_heads: int,
-    rope_dim: int,
-    topk: int,
+    requests: Requests,
+    *,
+    num_heads: int,
+    cache_width: int,
     blocks: int,
-    block_size: int = BLOCK,
-    dtype: str = "bfloat16",
-    requests: Requests | None = None,
+    model: str,
+    gemm_type: str,
+    block_size: int = BLOCK_SIZE,
+    dtype: str = BF16,
+    cache_dtype: str | None = None,
 ) -> LeafOp:
-    """Scores of every cached position; out the indices `(1, T, topk)` of the best."""
-    name = "dsa_indexer"
-    sizes(name, tokens=tokens, hidden=hidden, q_lora_rank=q_lora_rank, index_heads=index_heads, rope_dim=rope_dim)
-    sizes(name, topk=topk, blocks=blocks, block_size=block_size)
-    turn = (1, tokens, rope_dim)
-    inputs = (
-        tensor("hidden", (1, tokens, hidden), dtype),
-        tensor("qa_normed", (1, tokens, q_lora_rank), dtype),
-        tensor("cos", turn, dtype),
-        tensor("sin", turn, dtype),
-        tensor("indexer_cache", (blocks, block_size, _INDEX_DIM), dtype),
-        tensor("wq_b", (index_heads * _INDEX_DIM, q_lora_rank), dtype),
-        tensor("wk", (_INDEX_DIM, hidden), dtype),
-        tensor("weights_proj", (index_heads, hidden), dtype),
-        tensor("k_norm", (_INDEX_DIM,), dtype),
-    )
-    attrs = {"num_heads": index_heads, "head_dim": _INDEX_DIM, "qk_rope_dim": rope_dim, "topk_limit": topk}
-    return leaf(name, inputs, [tensor("", (1, tokens, topk), "int64")], attrs, requests)
+    """Projections and attention in one, `(T, H)` to `(T, H)`.  Asked of GPU tables, which know sizes by `model`."""
+    sizes = {"tokens": tokens, "hidden": hidden, "num_heads": num_heads, "cache_width": cache_width}
+    positive(**sizes, blocks=blocks, block_size=block_size)
+    check_tokens(tokens, requests)
+    x, lengths = tensor(dtype, tokens, hidden), metadata(requests)
+    inputs = {
+        "hidden": x,
+        "kv_cache": tensor(cache_dtype or dtype, blocks, block_size, cache_width),
+        "seq_lens": lengths.get("seq_lens"),
+        "query_lens": lengths.get("query_lens"),
+    }
+    attrs: dict[str, AttrValue] = {"num_heads": num_heads, "model": model, "gemm_type": gemm_type}
+    return call("latent_attention_block", inputs, (x,), requests, **attrs)

@@ -1,8 +1,13 @@
-"""Rotary embeddings.  Source: docs/facts/leaf-operators.md."""
+"""Rotary embedding.
+
+B sequences of S tokens (the simulator packs a batch as one sequence), h and hk heads of query and key, d their width.
+Source: docs/facts/leaf-operators.md "Attention".
+"""
 
 from __future__ import annotations
 
-from tensor_cast.operators.build.parts import leaf, like, sizes, tensor
+from tensor_cast.operators.build.call import BF16, call, tensor
+from tensor_cast.operators.build.sizes import at_most, positive
 from tensor_cast.operators.leaf import LeafOp
 
 __all__ = ["apply_rope", "apply_rope_inplace", "apply_rope_single", "fused_rope"]
@@ -10,64 +15,93 @@ __all__ = ["apply_rope", "apply_rope_inplace", "apply_rope_single", "fused_rope"
 
 def apply_rope(
     tokens: int,
-    *,
     heads: int,
     kv_heads: int,
     head_dim: int,
+    *,
     batch: int = 1,
-    dtype: str = "bfloat16",
+    key_first: bool = True,
     is_neox: bool = True,
+    dtype: str = BF16,
 ) -> LeafOp:
-    """Query `(B, heads, S, d)` and key `(B, kv_heads, S, d)`; out both with tokens before heads."""
-    sizes("apply_rope", tokens=tokens, heads=heads, kv_heads=kv_heads, head_dim=head_dim, batch=batch)
-    turn = (batch, tokens, head_dim)
-    inputs = (
-        tensor("query", (batch, heads, tokens, head_dim), dtype),
-        tensor("key", (batch, kv_heads, tokens, head_dim), dtype),
-        tensor("cos", turn, dtype),
-        tensor("sin", turn, dtype),
-    )
-    outputs = [tensor("", (batch, tokens, count, head_dim), dtype) for count in (heads, kv_heads)]
-    return leaf("apply_rope", inputs, outputs, {"is_neox": is_neox})
+    """`(B, h, S, d)` and `(B, hk, S, d)` to `(B, S, h, d)` and `(B, S, hk, d)`.
+
+    Compiled graphs hand the key over as the first argument, and rows are matched that way;
+    `key_first` False gives the order of the declaration.
+    """
+    positive(tokens=tokens, heads=heads, kv_heads=kv_heads, head_dim=head_dim, batch=batch)
+    first, second = (kv_heads, heads) if key_first else (heads, kv_heads)
+    angles = tensor(dtype, batch, tokens, head_dim)
+    inputs = {
+        "query": tensor(dtype, batch, first, tokens, head_dim),
+        "key": tensor(dtype, batch, second, tokens, head_dim),
+        "cos": angles,
+        "sin": angles,
+    }
+    outputs = tensor(dtype, batch, tokens, first, head_dim), tensor(dtype, batch, tokens, second, head_dim)
+    return call("apply_rope", inputs, outputs, is_neox=is_neox)
 
 
 def apply_rope_single(
-    tokens: int, *, heads: int, head_dim: int, batch: int = 1, dtype: str = "bfloat16", transpose_output: bool = True
+    tokens: int,
+    heads: int,
+    head_dim: int,
+    *,
+    batch: int = 1,
+    is_neox: bool = True,
+    transpose_output: bool = True,
+    dtype: str = BF16,
 ) -> LeafOp:
-    """One tensor `(B, heads, S, d)`; out with tokens before heads, unless `transpose_output` is off."""
-    sizes("apply_rope_single", tokens=tokens, heads=heads, head_dim=head_dim, batch=batch)
-    x = tensor("x", (batch, heads, tokens, head_dim), dtype)
-    turn = (batch, tokens, head_dim)
-    out = (batch, tokens, heads, head_dim) if transpose_output else x.shape
-    inputs = (x, tensor("cos", turn, dtype), tensor("sin", turn, dtype))
-    attrs = {"is_neox": True, "transpose_output": transpose_output}
-    return leaf("apply_rope_single", inputs, [tensor("", out, dtype)], attrs)
+    """`(B, h, S, d)` to `(B, S, h, d)`, or to its own shape."""
+    positive(tokens=tokens, heads=heads, head_dim=head_dim, batch=batch)
+    x, angles = tensor(dtype, batch, heads, tokens, head_dim), tensor(dtype, batch, tokens, head_dim)
+    output = tensor(dtype, batch, tokens, heads, head_dim) if transpose_output else x
+    inputs = {"x": x, "cos": angles, "sin": angles}
+    return call("apply_rope_single", inputs, (output,), is_neox=is_neox, transpose_output=transpose_output)
 
 
 def apply_rope_inplace(
     tokens: int,
-    *,
-    heads: int,
+    heads: int | None,
     head_dim: int,
-    rope_dim: int,
+    *,
+    rope_head_dim: int = -1,
     batch: int = 1,
-    dtype: str = "bfloat16",
+    is_neox: bool = True,
     inverse: bool = False,
+    dtype: str = BF16,
 ) -> LeafOp:
-    """`(B, S, heads, d)` turned in place over its last `rope_dim` values; out the same tensor."""
-    sizes("apply_rope_inplace", tokens=tokens, heads=heads, head_dim=head_dim, rope_dim=rope_dim, batch=batch)
-    x = tensor("x", (batch, tokens, heads, head_dim), dtype)
-    turn = (batch, tokens, rope_dim)
-    attrs = {"is_neox": True, "inverse": inverse, "rope_head_dim": rope_dim}
-    return leaf("apply_rope_inplace", (x, tensor("cos", turn, dtype), tensor("sin", turn, dtype)), [like(x)], attrs)
+    """`(B, S, h, d)`, or `(B, S, d)` for `heads` None, changed where it lies.
+
+    The last `rope_head_dim` values of a head turn, all of them for -1; refuses more than there are.
+    """
+    positive(tokens=tokens, head_dim=head_dim, batch=batch)
+    if heads is not None:
+        positive(heads=heads)
+    if rope_head_dim != -1:
+        positive(rope_head_dim=rope_head_dim)
+        at_most(head_dim, "head_dim", rope_head_dim=rope_head_dim)
+    x = tensor(dtype, batch, tokens, *(() if heads is None else (heads,)), head_dim)
+    angles = tensor(dtype, batch, tokens, head_dim if rope_head_dim == -1 else rope_head_dim)
+    inputs = {"x": x, "cos": angles, "sin": angles}
+    return call("apply_rope_inplace", inputs, (x,), is_neox=is_neox, inverse=inverse, rope_head_dim=rope_head_dim)
 
 
 def fused_rope(
-    tokens: int, *, heads: int, kv_heads: int, head_dim: int, rotary_dim: int, dtype: str = "bfloat16"
+    tokens: int,
+    heads: int,
+    kv_heads: int,
+    head_dim: int,
+    *,
+    rotary_dim: int | None = None,
+    is_neox_style: bool = True,
+    dtype: str = BF16,
 ) -> LeafOp:
-    """Query `(T, heads, d)`, key `(T, kv_heads, d)` and one table `(T, 2 x rotary_dim)`; out the same shapes."""
-    sizes("fused_rope", tokens=tokens, heads=heads, kv_heads=kv_heads, head_dim=head_dim, rotary_dim=rotary_dim)
-    query = tensor("query", (tokens, heads, head_dim), dtype)
-    key = tensor("key", (tokens, kv_heads, head_dim), dtype)
-    inputs = (query, key, tensor("cos_sin", (tokens, 2 * rotary_dim), dtype))
-    return leaf("fused_rope", inputs, [like(query), like(key)], {"rotary_dim": rotary_dim, "is_neox_style": True})
+    """`(T, h, d)` and `(T, hk, d)` with one table of angles `(T, 2*rotary_dim)`; `rotary_dim` is d unless given."""
+    positive(tokens=tokens, heads=heads, kv_heads=kv_heads, head_dim=head_dim)
+    turned = head_dim if rotary_dim is None else rotary_dim
+    positive(rotary_dim=turned)
+    at_most(head_dim, "head_dim", rotary_dim=turned)
+    query, key = tensor(dtype, tokens, heads, head_dim), tensor(dtype, tokens, kv_heads, head_dim)
+    inputs = {"query": query, "key": key, "cos_sin": tensor(dtype, tokens, 2 * turned)}
+    return call("fused_rope", inputs, (query, key), rotary_dim=turned, is_neox_style=is_neox_style)

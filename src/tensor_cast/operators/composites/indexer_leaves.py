@@ -6,6 +6,7 @@ Source: docs/facts/leaf-operators.md, "Attention", "Leaves of a composite".
 
 from __future__ import annotations
 
+from tensor_cast.operators.build import cast, layer_norm
 from tensor_cast.operators.composites.descriptor import indexer_leaf, scatter_leaf
 from tensor_cast.operators.composites.latent_leaves import local_requests
 from tensor_cast.operators.composites.leaf_parts import (
@@ -52,20 +53,8 @@ def indexer_leaves(leaf: LeafOp, parallel: ParallelConfig) -> tuple[LeafOp, ...]
 
 def _key_norm(tokens: int, dim: int, dtype: str) -> tuple[LeafOp, ...]:
     """Cast up, layer norm in float32, cast down, each on `(T, head_dim)`."""
-    rows = (tokens, dim)
-    wide, weight = TensorSpec(rows, "float32", role="x"), TensorSpec((dim,), "float32", role="weight")
-    column = TensorSpec((tokens, 1), "float32")
-    norm = LeafOp(
-        "aten.native_layer_norm.default",
-        (wide, weight, TensorSpec((dim,), "float32", role="bias")),
-        (TensorSpec(rows, "float32"), column, column),
-        (("normalized_shape", (dim,)),),
-    )
-    return _cast(rows, dtype, "float32"), norm, _cast(rows, "float32", dtype)
-
-
-def _cast(shape: tuple[int, int], source: str, target: str) -> LeafOp:
-    return LeafOp("aten.to.dtype", (TensorSpec(shape, source),), (TensorSpec(shape, target),), (("dtype", target),))
+    norm = layer_norm(tokens, dim, dtype="float32")
+    return cast((tokens, dim), dtype, "float32"), norm, cast((tokens, dim), "float32", dtype)
 
 
 def _query_projection(leaf: LeafOp, tokens: int, columns: int, dtype: str) -> tuple[LeafOp, ...]:

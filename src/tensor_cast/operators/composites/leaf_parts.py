@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
+from tensor_cast.dtypes import stored_bytes
 from tensor_cast.operators.leaf import KERNEL_TYPES, AttrValue, LeafOp, Requests
 from tensor_cast.operators.tensor import Shape, TensorSpec
 
@@ -74,9 +75,11 @@ def layers_of(cache: TensorSpec) -> Shape:
 
 
 def rows_of(spec: TensorSpec) -> tuple[int, int]:
-    """`(..., K)` as tokens and K."""
-    if spec.rank < 2 or spec.shape[-1] == 0:
+    """`(..., K)` as tokens and K, both above 0."""
+    if spec.rank < 2 or spec.numel == 0:
         raise LackingError(f"{spec.role} (..., T, K)")
+    if stored_bytes(spec.dtype) is None:
+        raise LackingError(f"{spec.role} of a known dtype (got {spec.dtype})")
     return spec.numel // spec.shape[-1], spec.shape[-1]
 
 

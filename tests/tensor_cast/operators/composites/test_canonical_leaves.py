@@ -267,6 +267,19 @@ def test_the_indexer_refuses_what_does_not_fit(without: tuple[str, ...], attrs: 
     assert lacking(indexer(2, DECODE, without=without, **attrs)) == (missing,)
 
 
+@pytest.mark.parametrize(
+    ("hidden", "missing"),
+    [
+        (TensorSpec((1, 0, 6144), BF16, role="hidden"), "hidden (..., T, K)"),
+        (TensorSpec((1, 2, 6144), "quint8", role="hidden"), "hidden of a known dtype (got quint8)"),
+    ],
+    ids=["no tokens", "a dtype of no table"],
+)
+def test_the_indexer_refuses_rows_it_cannot_describe(hidden: TensorSpec, missing: str) -> None:
+    op = indexer(2, DECODE)
+    assert lacking(LeafOp(op.name, (hidden, *op.inputs[1:]), op.outputs, op.attrs, op.requests)) == (missing,)
+
+
 def test_the_phase_of_the_indexer_matters_only_where_tokens_may_be_split() -> None:
     assert len(children(indexer(2, None))) == 8
     assert lacking(indexer(2, None), SPLIT) == ("phase or query_lens",)
