@@ -119,12 +119,13 @@ def suggest(
 ) -> None:
     """Propose the bucket or capture list that pads least for the decode batches that occur, the exact optimum.
 
-    Prints count, memory and waste of today's list and of the proposed one.  Exit code 0; 2 for a wrong call.
+    Prints count, memory, waste and the share of decode steps above the list, for today's and for the proposed one.
+    Exit code 0; 2 for a wrong call.
     """
     from castq.commands import show
     from castq.commands.shown_shapes import listed, memory, per_graph
     from castq.shapes.settings_file import read_engine
-    from castq.shapes.suggest import best_sizes, cost_of
+    from castq.shapes.suggest import best_sizes, cost_of, share_beyond
 
     engine = read_engine(settings, vendor)
     planner = engine.planner
@@ -132,29 +133,32 @@ def suggest(
         raise InvalidValueError("give the batches: --trace, --dump or --histogram")
     found = _steps(engine, trace, dump, histogram, step_time, limit)
     assert found is not None, "one of the three was given"
-    weights = {count: float(times) for count, times in found.decodes.items()}
-    most = _most_sizes(planner, sizes, memory_gib)
     query = planner.query_len
-    best = best_sizes({n * query: times for n, times in weights.items()}, most, planner.slots * query)
-    now = cost_of(planner.sizes, {n * query: times for n, times in weights.items()})
+    rows = {batch * query: float(times) for batch, times in found.decodes.items()}
+    best = best_sizes(rows, _most_sizes(planner, sizes, memory_gib), planner.slots * query)
     each = per_graph(planner.graphs())
-    rows = [
-        (name, str(len(sized)), memory(each, len(sized)), f"{wasted:.1%}", listed(sized))
-        for name, sized, wasted in (("now", planner.sizes, now), ("proposed", best.sizes, best.wasted))
+    lists = [
+        (name, of, cost_of(of, rows), share_beyond(of, rows))
+        for name, of in (("now", planner.sizes), ("proposed", best.sizes))
     ]
-    head = ("list", "sizes", "memory", "waste", "values")
+    lost = sum(times for tokens, times in found.mixed.items() if tokens > best.sizes[-1])
     if as_json:
-        show.print_json(
-            {
-                "vendor": engine.vendor,
-                "decode_steps": found.decodes.total(),
-                "now": {"sizes": list(planner.sizes), "waste": now},
-                "proposed": {"sizes": list(best.sizes), "waste": best.wasted},
-                "bytes_per_size": each,
-            }
-        )
+        known = {"vendor": engine.vendor, "decode_steps": found.decodes.total(), "bytes_per_size": each}
+        said = {name: {"sizes": list(of), "waste": waste, "beyond": beyond} for name, of, waste, beyond in lists}
+        show.print_json({**known, **said, "mixed_steps_that_lose_their_graph": lost})
         return
-    show.print_table(head, rows)
+    show.print_table(
+        ("list", "sizes", "memory", "waste", "beyond", "values"),
+        [
+            (name, str(len(of)), memory(each, len(of)), f"{waste:.1%}", f"{beyond:.1%}", listed(of))
+            for name, of, waste, beyond in lists
+        ],
+    )
+    if lost:
+        show.say(
+            f"{lost} steps with prefills run on a graph today and have more than {best.sizes[-1]} tokens: "
+            f"keep today's sizes above {best.sizes[-1]} for them"
+        )
     names = {"rbln": "decode_batch_bucket_strategy: manual, decode_batch_bucket_manual"}
     show.say(f"{names.get(engine.vendor, 'capture_sizes')}: [{listed(best.sizes)}]")
 

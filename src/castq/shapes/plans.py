@@ -15,6 +15,7 @@ from castq.shapes.traffic import decode_batch
 __all__ = ["BatchPlan", "StepsPlan", "block_warnings", "plan_batches", "plan_steps"]
 
 
+_GRAPHS = ("FULL", "PIECEWISE")  # modes whose sizes steps with prefills share with decodes
 _REASONS = 64  # different ones that are counted; the rest is "other"
 
 
@@ -48,6 +49,7 @@ class StepsPlan:
     modes: Counter[str] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
     decodes: Counter[int] = field(default_factory=Counter)
+    mixed: Counter[int] = field(default_factory=Counter)  # tokens of steps with prefills that a captured graph runs
     waste: dict[int, list[int]] = field(default_factory=dict)
     context: int = 0
     most_dummies: int = 0
@@ -66,6 +68,8 @@ class StepsPlan:
         if not any(one.prefill for one in work):
             self.decodes[planned.requests] += times
             self.context += times * sum(one.computed for one in work)
+        elif planned.mode in _GRAPHS:
+            self.mixed[planned.tokens] += times
         self.most_dummies = max(self.most_dummies, planned.dummy_rows)
         padding = self.waste.setdefault(planned.requests, [0, 0])
         padding[0] += times * planned.padding

@@ -11,7 +11,7 @@ from itertools import accumulate
 
 from tensor_cast.errors import InvalidValueError
 
-__all__ = ["SizeList", "best_sizes", "cost_of"]
+__all__ = ["SizeList", "best_sizes", "cost_of", "share_beyond"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +22,18 @@ class SizeList:
     wasted: float
 
 
-def cost_of(sizes: tuple[int, ...], histogram: Mapping[int, float], beyond: str = "eager") -> float:
-    """The share of rows that is padding; batches above the last size run as they are."""
+def cost_of(sizes: tuple[int, ...], histogram: Mapping[int, float]) -> float:
+    """The share of rows that is padding; batches above the last size run as they are, which `share_beyond` counts."""
     real = sum(batch * count for batch, count in histogram.items())
     padded = sum(next((s for s in sizes if s >= batch), batch) * count for batch, count in histogram.items())
     return (padded - real) / padded if padded else 0.0
+
+
+def share_beyond(sizes: tuple[int, ...], histogram: Mapping[int, float]) -> float:
+    """The share of steps whose batch is above every size: they pad nothing because nothing captured runs them."""
+    total = sum(histogram.values())
+    largest = max(sizes, default=0)
+    return sum(count for batch, count in histogram.items() if batch > largest) / total if total else 0.0
 
 
 def best_sizes(histogram: Mapping[int, float], count: int, ceiling: int) -> SizeList:

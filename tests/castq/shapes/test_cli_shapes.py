@@ -145,9 +145,20 @@ def test_a_suggestion_is_the_exact_optimum(castq: Any, engine: Any, tmp_path: Pa
     document = json.loads(ran.out)
     assert document["proposed"]["sizes"] == [3, 5, 8]  # 1 on 3 rows pads 2; without 3 ten steps would pad 2 each
     assert document["proposed"]["waste"] == pytest.approx(2 / 83)
+    assert document["proposed"]["beyond"] == 0
     bounded = castq("shapes", "suggest", "--settings", engine("rbln"), "--histogram", str(path), "--memory-gib", "0.5")
     assert bounded.out.splitlines()[2].split("\t")[:3] == ["proposed", "2", "0.50 GiB"]
     assert "decode_batch_bucket_manual: [5, 8]" in bounded.out
+
+
+def test_a_suggestion_says_what_today_runs_beyond_the_list(castq: Any, engine: Any, tmp_path: Path) -> None:
+    path = tmp_path / "batches.csv"
+    path.write_text("batch,count\n4,30\n12,10\n")
+    settings = engine("ascend")
+    ran = castq("shapes", "suggest", "--settings", settings, "--histogram", str(path), "--json")
+    document = json.loads(ran.out)
+    assert document["now"] == {"sizes": [1, 2, 4, 8], "waste": 0, "beyond": 0.25}
+    assert document["proposed"]["beyond"] == 0
 
 
 def test_definitions_and_planner_agree_on_every_batch(castq: Any, engine: Any, tmp_path: Path) -> None:
