@@ -9,6 +9,9 @@ from itertools import groupby
 from tensor_cast import LeafOp, TensorSpec
 from tensor_cast.operators.leaf import AttrValue
 
+PAIR = (0, 1)
+GROUP: dict[str, AttrValue] = {"rank": 0, "rank_group": PAIR}
+"""What a collective over two ranks says of them."""
 SHORT = {
     "bfloat16": "bf16",
     "float16": "f16",

@@ -14,7 +14,7 @@ from tensor_cast.operators.build.sizes import positive
 from tensor_cast.operators.leaf import Requests
 from tensor_cast.operators.tensor import Shape, TensorSpec
 
-__all__ = ["BLOCK_SIZE", "block_table_shape", "cache_blocks", "check_tokens", "metadata", "paged"]
+__all__ = ["BLOCK_SIZE", "block_table_shape", "cache_blocks", "check_tokens", "lengths", "metadata", "paged"]
 
 BLOCK_SIZE: Final = 128
 
@@ -77,3 +77,8 @@ def metadata(requests: Requests | None) -> dict[str, TensorSpec]:
         return found
     vector = tensor("int32", count)
     return {**found, "query_start_loc": tensor("int32", count + 1), "seq_lens": vector, "query_lens": vector}
+
+
+def lengths(requests: Requests | None) -> dict[str, TensorSpec]:
+    """The vectors `seq_lens` and `query_lens` alone, as far as the requests are known."""
+    return {name: spec for name, spec in metadata(requests).items() if name in ("seq_lens", "query_lens")}

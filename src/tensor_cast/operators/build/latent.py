@@ -2,8 +2,8 @@
 
 T tokens, B requests, h heads of this rank.  The cache is paged, `(blocks, block_size, lora+rope)`, its block table and
 the vectors of lengths follow from the requests.
-Source: docs/facts/leaf-operators.md "Attention";
-names and order of the scales from the public declaration; docs/facts/gpu-tables.md for the forms of GPU tables.
+Source: docs/facts/leaf-operators.md "Attention"; names and order of the scales from the operators' public declarations;
+docs/facts/gpu-tables.md for the forms of GPU tables.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from tensor_cast.operators.build.batch import BLOCK_SIZE, check_tokens, metadata, paged
+from tensor_cast.dtypes import canonical_dtype
+from tensor_cast.operators.build.batch import BLOCK_SIZE, check_tokens, lengths, metadata, paged
 from tensor_cast.operators.build.call import BF16, call, tensor
 from tensor_cast.operators.build.sizes import one_of, positive
 from tensor_cast.operators.leaf import AttrValue, LeafOp, Requests
@@ -150,10 +151,8 @@ def multihead_latent_attention(
 
     Both forms' weights come along: `w_uk_t` and `w_uv` for decode, `kv_b_proj` for prefill.
     """
-    cache = _cache(sizes, blocks, block_size, cache_dtype or dtype)
-    found = _batch(tokens, requests, block_size)
-    inputs = _latent(tokens, sizes, found, cache, dtype, weight_dtype or dtype)
-    return call("multihead_latent_attention", inputs, (_values(tokens, sizes, dtype),), found, **_value_width(sizes))
+    cache = _Paged(tokens, requests, blocks, block_size, cache_dtype or dtype)
+    return _attended("multihead_latent_attention", sizes, cache, (dtype, weight_dtype or dtype, dtype))
 
 
 def multihead_latent_attention_quant(
@@ -174,12 +173,10 @@ def multihead_latent_attention_quant(
 
     The output has `out_dtype`, without it the query's.
     """
-    cache = _cache(sizes, blocks, block_size, cache_dtype or dtype)
-    found = _batch(tokens, requests, block_size)
-    inputs = _latent(tokens, sizes, found, cache, dtype, weight_dtype) | _scales(offsets, out_scale)
-    output = _values(tokens, sizes, out_dtype or dtype)
-    attrs = {**_value_width(sizes), "out_dtype": out_dtype and output.dtype}
-    return call("multihead_latent_attention_quant", inputs, (output,), found, **attrs)
+    cache = _Paged(tokens, requests, blocks, block_size, cache_dtype or dtype)
+    kinds = (dtype, weight_dtype, out_dtype or dtype)
+    scales, out = _scales(offsets, out_scale), out_dtype and canonical_dtype(out_dtype)
+    return _attended("multihead_latent_attention_quant", sizes, cache, kinds, scales, out_dtype=out)
 
 
 def mla_sparse_attention(
@@ -199,11 +196,9 @@ def mla_sparse_attention(
 
     `is_decode_values` says for each request whether it decodes.
     """
-    cache = _cache(sizes, blocks, block_size, cache_dtype or dtype)
-    found = _batch(tokens, requests, block_size)
-    inputs = _latent(tokens, sizes, found, cache, dtype, weight_dtype or dtype) | _selected(tokens, topk_limit)
-    attrs = {**_value_width(sizes), "topk_limit": topk_limit, **_flags(is_decode_values)}
-    return call("mla_sparse_attention", inputs, (_values(tokens, sizes, dtype),), found, **attrs)
+    cache = _Paged(tokens, requests, blocks, block_size, cache_dtype or dtype)
+    kinds, attrs = (dtype, weight_dtype or dtype, dtype), {"topk_limit": topk_limit, **_flags(is_decode_values)}
+    return _attended("mla_sparse_attention", sizes, cache, kinds, _selected(tokens, topk_limit), **attrs)
 
 
 def mla_sparse_attention_quant(
@@ -223,39 +218,51 @@ def mla_sparse_attention_quant(
     out_dtype: str | None = None,
 ) -> LeafOp:
     """The sparse form on quantised tensors, with the scales of `multihead_latent_attention_quant`."""
-    cache = _cache(sizes, blocks, block_size, cache_dtype or dtype)
-    found = _batch(tokens, requests, block_size)
-    inputs = _latent(tokens, sizes, found, cache, dtype, weight_dtype) | _selected(tokens, topk_limit)
-    inputs |= _scales(offsets, out_scale)
-    output = _values(tokens, sizes, out_dtype or dtype)
-    attrs = {**_value_width(sizes), "topk_limit": topk_limit, "out_dtype": out_dtype and output.dtype}
-    return call("mla_sparse_attention_quant", inputs, (output,), found, **attrs, **_flags(is_decode_values))
+    cache = _Paged(tokens, requests, blocks, block_size, cache_dtype or dtype)
+    kinds, more = (dtype, weight_dtype, out_dtype or dtype), _selected(tokens, topk_limit) | _scales(offsets, out_scale)
+    attrs = {"topk_limit": topk_limit, "out_dtype": out_dtype and canonical_dtype(out_dtype)}
+    return _attended("mla_sparse_attention_quant", sizes, cache, kinds, more, **attrs, **_flags(is_decode_values))
 
 
-def _batch(tokens: int, requests: Requests, block_size: int) -> Requests:
-    positive(tokens=tokens, block_size=block_size)
-    check_tokens(tokens, requests)
-    return paged(requests, block_size)
+@dataclass(frozen=True, slots=True)
+class _Paged:
+    """The batch that attention serves, and the paged cache that it reads."""
+
+    tokens: int
+    requests: Requests
+    blocks: int
+    block_size: int
+    dtype: str
 
 
-def _cache(sizes: LatentSizes, blocks: int, block_size: int, dtype: str) -> TensorSpec:
-    positive(blocks=blocks, block_size=block_size)
-    return tensor(dtype, blocks, block_size, sizes.cache_width)
+def _attended(
+    operator: str,
+    sizes: LatentSizes,
+    cache: _Paged,
+    dtypes: tuple[str, str, str],
+    more: Mapping[str, TensorSpec | None] | None = None,
+    **attrs: AttrValue,
+) -> LeafOp:
+    """Attention with its weights, whose tensors every form has, before those (`more`) of one form.
 
-
-def _latent(
-    tokens: int, sizes: LatentSizes, requests: Requests, cache: TensorSpec, dtype: str, weight_dtype: str
-) -> dict[str, TensorSpec | None]:
-    heads, nope = sizes.num_heads, sizes.qk_nope_head_dim
-    expanded = heads * (nope + sizes.v_head_dim)
-    return {
-        "query": tensor(dtype, tokens, heads, sizes.qk_head_dim),
-        "kv_cache": cache,
+    `dtypes` are those of query, weights and output.
+    """
+    positive(tokens=cache.tokens, blocks=cache.blocks, block_size=cache.block_size)
+    check_tokens(cache.tokens, cache.requests)
+    requests = paged(cache.requests, cache.block_size)
+    heads, nope, lora, width = sizes.num_heads, sizes.qk_nope_head_dim, sizes.kv_lora_rank, sizes.v_head_dim
+    query, weight, out = dtypes
+    inputs = {
+        "query": tensor(query, cache.tokens, heads, sizes.qk_head_dim),
+        "kv_cache": tensor(cache.dtype, cache.blocks, cache.block_size, sizes.cache_width),
         **metadata(requests),
-        "w_uk_t": tensor(weight_dtype, heads, nope, sizes.kv_lora_rank),
-        "w_uv": tensor(weight_dtype, heads, sizes.kv_lora_rank, sizes.v_head_dim),
-        "kv_b_proj": tensor(weight_dtype, sizes.kv_lora_rank, expanded),
+        "w_uk_t": tensor(weight, heads, nope, lora),
+        "w_uv": tensor(weight, heads, lora, width),
+        "kv_b_proj": tensor(weight, lora, heads * (nope + width)),
+        **(more or {}),
     }
+    values = tensor(out, cache.tokens, heads, width)
+    return call(operator, inputs, (values,), requests, v_head_dim=width, **attrs)
 
 
 def _selected(tokens: int, topk_limit: int) -> dict[str, TensorSpec | None]:
@@ -269,14 +276,6 @@ def _scales(offsets: bool, out_scale: bool) -> dict[str, TensorSpec | None]:
         found[f"{name}_scale"] = tensor("float32")
         found[f"{name}_offset"] = tensor("int32") if offsets else None
     return found
-
-
-def _values(tokens: int, sizes: LatentSizes, dtype: str) -> TensorSpec:
-    return tensor(dtype, tokens, sizes.num_heads, sizes.v_head_dim)
-
-
-def _value_width(sizes: LatentSizes) -> Mapping[str, AttrValue]:
-    return {"v_head_dim": sizes.v_head_dim}
 
 
 def _flags(is_decode_values: Iterable[bool] | None) -> Mapping[str, AttrValue]:
@@ -312,12 +311,11 @@ def latent_attention_block(
     sizes = {"tokens": tokens, "hidden": hidden, "num_heads": num_heads, "cache_width": cache_width}
     positive(**sizes, blocks=blocks, block_size=block_size)
     check_tokens(tokens, requests)
-    x, lengths = tensor(dtype, tokens, hidden), metadata(requests)
+    x = tensor(dtype, tokens, hidden)
     inputs = {
         "hidden": x,
         "kv_cache": tensor(cache_dtype or dtype, blocks, block_size, cache_width),
-        "seq_lens": lengths.get("seq_lens"),
-        "query_lens": lengths.get("query_lens"),
+        **lengths(requests),
     }
     attrs: dict[str, AttrValue] = {"num_heads": num_heads, "model": model, "gemm_type": gemm_type}
     return call("latent_attention_block", inputs, (x,), requests, **attrs)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tensor_cast.operators.build.batch import BLOCK_SIZE, check_tokens, metadata
+from tensor_cast.operators.build.batch import BLOCK_SIZE, check_tokens, lengths, metadata
 from tensor_cast.operators.build.call import BF16, call, tensor
 from tensor_cast.operators.build.sizes import at_most, positive
 from tensor_cast.operators.leaf import AttrValue, LeafOp, Requests
@@ -41,7 +41,7 @@ def dsa_indexer(
     positive(**sizes, topk_limit=topk_limit, blocks=blocks, block_size=block_size)
     at_most(index_head_dim, "index_head_dim", qk_rope_head_dim=qk_rope_head_dim)
     check_tokens(tokens, requests)
-    angles, lengths = tensor(dtype, 1, tokens, qk_rope_head_dim), metadata(requests)
+    angles, known = tensor(dtype, 1, tokens, qk_rope_head_dim), metadata(requests)
     inputs = {
         "hidden": tensor(dtype, 1, tokens, hidden),
         "qa_normed": tensor(dtype, 1, tokens, q_lora_rank),
@@ -49,13 +49,13 @@ def dsa_indexer(
         "sin": angles,
         "indexer_cache": tensor(cache_dtype or dtype, blocks, block_size, index_head_dim),
         "slot_mapping": tensor("int64", tokens),
-        "block_table": lengths.get("block_table"),
-        "seq_lens": lengths.get("seq_lens"),
+        "block_table": known.get("block_table"),
+        "seq_lens": known.get("seq_lens"),
         "wq_b": tensor(wq_b_dtype or dtype, index_heads * index_head_dim, q_lora_rank),
         "wk": tensor(dtype, index_head_dim, hidden),
         "weights_proj": tensor(dtype, index_heads, hidden),
         "k_norm": tensor(dtype, index_head_dim),
-        "query_lens": lengths.get("query_lens"),
+        "query_lens": known.get("query_lens"),
     }
     attrs: dict[str, AttrValue] = {"num_heads": index_heads, "head_dim": index_head_dim, "topk_limit": topk_limit}
     if is_decode_values is not None:
@@ -87,13 +87,11 @@ def quant_lightning_indexer(
     positive(tokens=tokens, index_heads=index_heads, topk_limit=topk_limit, blocks=blocks, batch=batch)
     positive(head_dim=head_dim, block_size=block_size, tp_world_size=tp_world_size)
     check_tokens(batch * tokens, requests)
-    lengths = metadata(requests)
     inputs = {
         "query": tensor(dtype, batch, tokens, index_heads, head_dim),
         "weights": tensor(weights_dtype or dtype, batch, tokens, index_heads),
         "indexer_cache": tensor(cache_dtype or dtype, blocks, block_size, head_dim),
-        "seq_lens": lengths.get("seq_lens"),
-        "query_lens": lengths.get("query_lens"),
+        **lengths(requests),
     }
     active = max(requests.kv_lens) if requests is not None and requests.kv_lens else tokens
     selected = tensor("int64", batch, tokens, min(topk_limit, max(active // _COMPRESSED, 1)))
@@ -197,12 +195,11 @@ def compressor(
     positive(rope_head_dim=rope_head_dim, batch=batch, block_size=block_size)
     at_most(head_dim, "head_dim", rope_head_dim=rope_head_dim)
     check_tokens(batch * tokens, requests)
-    cache, lengths = tensor(cache_dtype or dtype, blocks, block_size, head_dim), metadata(requests)
+    cache = tensor(cache_dtype or dtype, blocks, block_size, head_dim)
     inputs = {
         "hidden": tensor(dtype, batch, tokens, hidden),
         "kv_cache": cache,
-        "seq_lens": lengths.get("seq_lens"),
-        "query_lens": lengths.get("query_lens"),
+        **lengths(requests),
     }
     decoding = requests is not None and requests.query_lens is not None and set(requests.query_lens) == {1}
     made = tensor(dtype, batch, 1 if decoding else tokens // compress_ratio, head_dim)

@@ -7,13 +7,14 @@ from dataclasses import replace
 import pytest
 
 import calls_of_attention
+import calls_of_experts
 import calls_of_products
 from operator_calls import Call, inputs_of, outputs_of
 from tensor_cast.operators import build
 from tensor_cast.operators.records import leaf_from_json, leaf_to_json
 from tensor_cast.operators.signatures import assign_roles, known_operators, signature
 
-CALLS = (*calls_of_attention.CALLS, *calls_of_products.CALLS)
+CALLS = (*calls_of_attention.CALLS, *calls_of_experts.CALLS, *calls_of_products.CALLS)
 IDS = [f"{i}-{call.name}" for i, call in enumerate(CALLS)]
 
 
