@@ -8,7 +8,7 @@ from typing import Protocol
 
 from castq.shapes.refusals import ShapeError
 
-__all__ = ["GraphCount", "PlannedStep", "Planner", "Warned", "Work", "check_budget"]
+__all__ = ["Ceilings", "GraphCount", "PlannedStep", "Planner", "Warned", "Work", "check_batch"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +71,23 @@ class Warned:
     setting: str
 
 
-def check_budget(tokens: int, budget: int) -> None:
-    """A step schedules at most the token budget."""
-    if tokens > budget:
+def check_batch(requests: int, tokens: int, settings: Ceilings) -> None:
+    """A step holds at most the slots' requests and the budget's tokens.  Raises ShapeError."""
+    if requests > settings.max_num_seqs:
+        raise ShapeError("too_many_requests", f"{requests} requests, and max_num_seqs is {settings.max_num_seqs}")
+    if tokens > settings.max_num_batched_tokens:
+        budget = settings.max_num_batched_tokens
         raise ShapeError("token_budget", f"{tokens} tokens, and max_num_batched_tokens is {budget}")
+
+
+class Ceilings(Protocol):
+    """The settings that bound a step."""
+
+    @property
+    def max_num_seqs(self) -> int: ...
+
+    @property
+    def max_num_batched_tokens(self) -> int: ...
 
 
 class Planner(Protocol):

@@ -12,8 +12,7 @@ from castq.shapes.ascend.sequence_parallel import round_tokens
 from castq.shapes.ascend.settings import AscendSettings
 from castq.shapes.ascend.step import Scheduled, ascend_step, is_uniform_decode
 from castq.shapes.graph_warnings import graph_warnings, why_eager
-from castq.shapes.planned import GraphCount, PlannedStep, Warned, Work, check_budget
-from castq.shapes.refusals import ShapeError
+from castq.shapes.planned import GraphCount, PlannedStep, Warned, Work, check_batch
 from castq.shapes.vllm.graph_modes import RunMode
 
 __all__ = ["AscendLayout", "AscendPlanner"]
@@ -39,12 +38,10 @@ class AscendPlanner:
         self.sizes = self.captured.sizes
 
     def plan(self, work: Sequence[Work]) -> PlannedStep:
-        if len(work) > self.slots:
-            raise ShapeError("too_many_requests", f"{len(work)} requests, and max_num_seqs is {self.slots}")
         requests = [Scheduled(one.computed, one.tokens, one.known) for one in work]
         uniform = is_uniform_decode(requests, self.settings)
         tokens = sum(one.tokens for one in requests)
-        check_budget(tokens, self.settings.max_num_batched_tokens)
+        check_batch(len(requests), tokens, self.settings)
         padded = round_tokens(tokens, self.settings.tensor_parallel_size, active=self.settings.rounds_tokens)
         run, peers = self.captured.dispatch(padded, uniform=uniform), self.layout.data_parallel_size - 1
         why = why_eager(self.captured, padded, uniform) if run.mode is RunMode.NONE else ""

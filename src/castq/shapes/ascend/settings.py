@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from castq.shapes.ascend.versions import CURRENT, AscendRules, rules_of
 from castq.shapes.refusals import ShapeError
-from castq.shapes.vllm.graph_modes import AttentionSupport, GraphMode
+from castq.shapes.vllm.graph_settings import GraphSettings
 
 __all__ = ["MOST_DRAFTS", "AscendSettings"]
 
@@ -15,25 +15,17 @@ MOST_DRAFTS = 15
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AscendSettings:
+class AscendSettings(GraphSettings):
     """Defaults are the vendor's.  `sp` says that sequence parallelism is on (see `sp_gate`).
 
     `stream_cap` is off; older releases capped the streams of captured graphs at 1920, for which `layers` and the kinds
     of parallelism above 1 (`parallel_kinds`) must be known.
     """
 
-    max_num_seqs: int
-    max_num_batched_tokens: int = 2048
     tensor_parallel_size: int = 1
     sp: bool = False
     dsa_context_parallel: bool = False
     shared_expert_dp: bool = False
-    num_spec_tokens: int = 0
-    mode: GraphMode = GraphMode.FULL_AND_PIECEWISE
-    attention_support: AttentionSupport = AttentionSupport.ALWAYS
-    capture_sizes: tuple[int, ...] | None = None
-    max_capture_size: int | None = None
-    enforce_eager: bool = False
     reduced_capture_device: bool = False
     stream_cap: int | None = None
     layers: int | None = None
@@ -53,11 +45,6 @@ class AscendSettings:
     @property
     def rules(self) -> AscendRules:
         return rules_of(self.version)
-
-    @property
-    def query_len(self) -> int:
-        """Tokens of a decode: one, and its drafts."""
-        return 1 + self.num_spec_tokens
 
     @property
     def rounds_tokens(self) -> bool:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from castq.shapes.refusals import ShapeError
 from castq.shapes.vllm.graph_dispatch import Descriptor, Graphs
-from castq.shapes.vllm.graph_modes import AttentionSupport, GraphMode, RunMode, resolve_mode
+from castq.shapes.vllm.graph_modes import GraphMode, RunMode, resolve_mode
+from castq.shapes.vllm.graph_settings import GraphSettings
 from castq.shapes.vllm.graph_sizes import SIZE_RULES, capture_sizes, round_to_multiples
 
 __all__ = ["GpuBatch", "GpuGraphs", "GpuSettings", "derived_sizes"]
@@ -20,17 +21,9 @@ _RUNNERS = ("v1", "v2")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GpuSettings:
+class GpuSettings(GraphSettings):
     """The settings that decide on graphs, with vLLM's defaults.  Raises ShapeError for what is not described."""
 
-    max_num_seqs: int
-    max_num_batched_tokens: int = 2048
-    num_spec_tokens: int = 0
-    mode: GraphMode = GraphMode.FULL_AND_PIECEWISE
-    attention_support: AttentionSupport = AttentionSupport.ALWAYS
-    capture_sizes: tuple[int, ...] | None = None
-    max_capture_size: int | None = None
-    enforce_eager: bool = False
     performance_mode: str = "balanced"
     blackwell: bool = False
     version: str = "0.27.1"
@@ -42,11 +35,6 @@ class GpuSettings:
             raise ShapeError("unknown_version", f"vLLM version {self.version!r}: described are {known}")
         if self.runner not in _RUNNERS:
             raise ShapeError("unknown_runner", f"runner {self.runner!r}: one of {', '.join(_RUNNERS)}")
-
-    @property
-    def query_len(self) -> int:
-        """Tokens of a decode: one, and its drafts."""
-        return 1 + self.num_spec_tokens
 
 
 @dataclass(frozen=True, slots=True)

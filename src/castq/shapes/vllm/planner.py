@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from castq.shapes.graph_warnings import graph_warnings, why_eager
-from castq.shapes.planned import GraphCount, PlannedStep, Warned, Work, check_budget
-from castq.shapes.refusals import ShapeError
+from castq.shapes.planned import GraphCount, PlannedStep, Warned, Work, check_batch
 from castq.shapes.vllm.gpu_graphs import GpuBatch, GpuGraphs, GpuSettings
 from castq.shapes.vllm.graph_modes import RunMode
 
@@ -28,10 +27,8 @@ class GpuPlanner:
         self.sizes = self.captured.sizes
 
     def plan(self, work: Sequence[Work]) -> PlannedStep:
-        if len(work) > self.slots:
-            raise ShapeError("too_many_requests", f"{len(work)} requests, and max_num_seqs is {self.slots}")
         tokens = sum(one.tokens for one in work)
-        check_budget(tokens, self.settings.max_num_batched_tokens)
+        check_batch(len(work), tokens, self.settings)
         longest = max((one.tokens for one in work), default=0)
         batch = GpuBatch(len(work), tokens, longest, not any(one.prefill for one in work))
         run = self.captured.dispatch(batch)

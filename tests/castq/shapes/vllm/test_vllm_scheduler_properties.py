@@ -156,3 +156,15 @@ def test_a_step_of_rbln_is_one_prefill_or_decodes_of_one_token(
         else:
             assert all(share.tokens == 1 for share in step.shares)
             assert len(step.shares) <= given_.max_num_seqs // given_.pipeline_parallel_size
+
+
+@pytest.mark.parametrize("make", [Scheduler, RblnScheduler, batch_job_scheduler])
+@some
+@given(given_=setups, coming=arrivals())
+def test_every_block_is_free_or_held_by_who_runs(
+    make: Callable[[SchedulerSettings], Scheduler], given_: SchedulerSettings, coming: list[Arrival]
+) -> None:
+    scheduler = make(given_)
+    for step in replay(scheduler, coming):
+        held = {block for request in scheduler.running for block in request.blocks}
+        assert len(held) + step.free_blocks == given_.num_blocks - 1
